@@ -1,0 +1,80 @@
+# Bare `make` lists the targets. Each target first makes what it needs: the virtual environment
+# .venv, the project installed in it, and Java for those that start Spark.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+COPY := build/types
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml
+	@.ci/venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev,connect]'
+	@touch $@
+
+.PHONY: java
+java:
+	@.ci/java
+
+.PHONY: demo
+demo: $(INSTALLED) java ## find a pattern in generated data, print plan and matches
+	$(BIN)/spark-cep demo $(ARGS)
+
+.PHONY: test
+test: $(INSTALLED) java ## all tests; pytest options in ARGS="-k kleene"
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(INSTALLED) ## the tests that start no JVM
+	$(BIN)/python -m pytest -m "not spark and not slow" $(ARGS)
+
+.PHONY: lint
+lint: $(INSTALLED) ## ruff: rules and layout
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: format
+format: $(INSTALLED) ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The folders sql/ and udfs/ become spark_cep.sql and spark_cep.udfs only when installed, and
+# mypy follows no mapping; so it reads an installed copy.
+.PHONY: types
+types: $(INSTALLED) ## mypy, strict
+	@rm -rf build
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $(COPY) .
+	cd $(COPY) && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p spark_cep
+
+.PHONY: doctest
+doctest: $(INSTALLED) java ## the examples in docstrings and in the README
+	$(BIN)/python -m pytest tests/test_doctests.py tests/spark/test_readme.py $(ARGS)
+
+.PHONY: examples
+examples: $(INSTALLED) java ## run every file of examples/
+	@set -e; for file in examples/*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+.PHONY: bench
+bench: $(INSTALLED) java ## time the workloads against the do-nothing floor (minutes)
+	$(BIN)/python -m benchmarks.event_patterns $(ARGS)
+
+.PHONY: check
+check: lint types test examples ## all that CI checks
+
+.PHONY: dist
+dist: $(INSTALLED) ## sdist and wheel in dist/
+	@rm -rf build dist
+	$(BIN)/python -m build --no-isolation
+
+.PHONY: clean
+clean: ## remove what was made, the virtual environment included
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

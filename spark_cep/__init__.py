@@ -1,0 +1,95 @@
+"""Patterns over time in Spark DataFrames.
+
+Names are loaded on first use: Spark's Python workers import this package to find the engine and
+must not pay for the driver's half of it. For the same reason no file here is called like a public
+function (`explain` lives in explanation.py): importing the file would hide the function.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from spark_cep import alias as _alias
+
+if TYPE_CHECKING:
+    from spark_cep import plans
+    from spark_cep.errors import (
+        CepError,
+        LimitError,
+        PatternError,
+        PlanError,
+        RemoteError,
+        error_of,
+    )
+    from spark_cep.explanation import explain, plan_of
+    from spark_cep.match import match_pattern
+    from spark_cep.metering import metrics
+    from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
+    from spark_cep.statistics import Statistics
+    from spark_cep.udfs.program import Limits
+    from spark_cep.user_functions import udf
+
+_HOMES = {
+    "CepError": "errors",
+    "LimitError": "errors",
+    "Limits": "udfs.program",
+    "Pattern": "pattern",
+    "PatternError": "errors",
+    "PlanError": "errors",
+    "RemoteError": "errors",
+    "Statistics": "statistics",
+    "all_of": "pattern",
+    "any_of": "pattern",
+    "error_of": "errors",
+    "event": "pattern",
+    "explain": "explanation",
+    "match_pattern": "match",
+    "metrics": "metering",
+    "no": "pattern",
+    "plan_of": "explanation",
+    "plans": None,
+    "seq": "pattern",
+    "udf": "user_functions",
+}
+
+__all__ = [
+    "CepError",
+    "LimitError",
+    "Limits",
+    "Pattern",
+    "PatternError",
+    "PlanError",
+    "RemoteError",
+    "Statistics",
+    "all_of",
+    "any_of",
+    "error_of",
+    "event",
+    "explain",
+    "match_pattern",
+    "metrics",
+    "no",
+    "plan_of",
+    "plans",
+    "seq",
+    "udf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    if home is None:
+        return importlib.import_module(f"{__name__}.{name}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+_alias.install()

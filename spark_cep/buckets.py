@@ -1,0 +1,112 @@
+"""How many buckets the keys are dealt to, and Spark's facts that decide it.
+
+One bucket is one Spark partition and one call of the engine: too many and calls cost more than
+matching, too few and cores idle or a worker's memory fills.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Estimated bytes of a bucket. Spark's estimate counts a row about as large as Arrow does, and a
+# worker needs some five times that while it sorts and matches.
+TARGET_BYTES = 48 << 20
+BUCKETS_A_CORE = 2
+MOST_BUCKETS = 4096
+# Fewer rows than this are matched faster in one bucket than they are dealt to two.
+TINY_ROWS = 5_000
+# A cluster that does not say how many cores it has.
+UNKNOWN_CORES = 8
+
+# Spark's estimate where it knows nothing (spark.sql.defaultSizeInBytes) is about this.
+_UNKNOWN_BYTES = 1 << 60
+_UNITS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40, "PIB": 50, "EIB": 60}
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is known about the input: `rows` only where the sample has seen all of them."""
+
+    bytes: int | None
+    rows: int | None
+    cores: int
+    shuffle_partitions: int
+
+
+def bucket_count(size: Size) -> int:
+    """The number of buckets.
+
+    >>> bucket_count(Size(bytes=10 << 30, rows=None, cores=4, shuffle_partitions=200))
+    214
+    >>> bucket_count(Size(bytes=1 << 20, rows=None, cores=4, shuffle_partitions=200))
+    8
+    >>> bucket_count(Size(bytes=None, rows=None, cores=4, shuffle_partitions=200))
+    200
+    >>> bucket_count(Size(bytes=None, rows=12, cores=4, shuffle_partitions=200))
+    1
+    """
+    if size.rows is not None and size.rows < TINY_ROWS:
+        return 1
+    enough = BUCKETS_A_CORE * size.cores
+    if size.rows is not None:
+        return enough
+    if size.bytes is None:
+        return max(enough, min(size.shuffle_partitions, MOST_BUCKETS))
+    return max(enough, min(-(-size.bytes // TARGET_BYTES), MOST_BUCKETS))
+
+
+def size_of(prepared: DataFrame, rows: int | None) -> Size:
+    """Spark's estimate for the rows that will be shipped."""
+    session = prepared.sparkSession
+    bytes_ = None if rows is not None else _estimated_bytes(prepared)
+    partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+    return Size(bytes_, rows, cores_of(session), partitions)
+
+
+def cores_of(session: SparkSession) -> int:
+    """Cores of the cluster, as far as the session can tell."""
+    context = getattr(session, "_sc", None)  # classic only
+    if context is not None:
+        return max(1, int(context.defaultParallelism))
+    for name in ("spark.default.parallelism", "spark.cores.max"):
+        value = session.conf.get(name, "") or ""
+        if value.isdigit():
+            return max(1, int(value))
+    found = re.fullmatch(r"local\[(\d+).*\]", session.conf.get("spark.master", "") or "")
+    return int(found[1]) if found else UNKNOWN_CORES
+
+
+def plan_text(df: DataFrame, mode: str = "simple") -> str:
+    """What `df.explain(mode)` would print, in classic and Connect sessions."""
+    if hasattr(df, "_explain_string"):
+        return str(df._explain_string(mode=mode))
+    jvm = df._sc._jvm
+    return str(jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), mode))
+
+
+def parse_bytes(plan: str) -> int | None:
+    """The estimate of the topmost operator in the text of `explain("cost")`.
+
+    >>> parse_bytes("Filter (x), Statistics(sizeInBytes=7.8 KiB)")
+    7987
+    >>> parse_bytes("LogicalRDD, Statistics(sizeInBytes=8.0 EiB)") is None
+    True
+    """
+    found = re.search(r"sizeInBytes=([\d.]+(?:E[+-]?\d+)?)\s*([KMGTPE]?i?B)", plan)
+    if found is None:
+        return None
+    size = float(found[1]) * 2 ** _UNITS[found[2].upper()]
+    return None if size >= _UNKNOWN_BYTES else int(size)
+
+
+def _estimated_bytes(df: DataFrame) -> int | None:
+    if hasattr(df, "_jdf"):
+        stats = df._jdf.queryExecution().optimizedPlan().stats()
+        size = int(str(stats.sizeInBytes()))  # a Python int if it is small, else Scala's BigInt
+        return None if size >= _UNKNOWN_BYTES else size
+    return parse_bytes(plan_text(df, "cost"))

@@ -1,0 +1,164 @@
+"""The demo: card fraud in generated payments, from data to plan to matches in seconds.
+
+Every row comes from its number by arithmetic and hashing in Spark, so the same number of rows
+is the same data everywhere. Each `CARDS_FOR_ONE_FRAUD`-th card is stolen once, among its honest
+payments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_cep as cep
+from spark_cep.pattern import event, seq
+
+ROWS = 500_000
+FEWEST_ROWS = 1_000
+ROWS_OF_A_CARD = 40
+CARDS_FOR_ONE_FRAUD = 1_000
+SHOWN = 10
+
+FRAUD = (
+    seq(
+        event("a", "kind = 'refused'"),
+        event("b", "kind = 'refused'"),
+        event("c", "kind = 'confirmed'"),
+        event("d", "kind = 'request'"),
+        event("e", "kind = 'request' AND amount > 10000"),
+    )
+    .where("e.amount > 10 * d.amount")
+    .within("5 minutes")
+)
+
+
+class SparkUnavailable(Exception):
+    """Spark could not be started; the text says what to do."""
+
+
+def run(*, rows: int, as_json: bool) -> None:
+    """Runs the demo and prints it: text for people, or one JSON object."""
+    _say("starting Spark")
+    spark = _session()
+    try:
+        payments = generate(spark, rows)
+        started = time.perf_counter()
+        _say(f"looking for card fraud in {rows:,} generated payments")
+        matches = find_fraud(payments)
+        found = [row.asDict() for row in matches.orderBy("start", "card").collect()]
+        seconds = time.perf_counter() - started
+        _say(f"done in {seconds:.1f} s")
+        show = _print_json if as_json else _print_text
+        show(matches, found, rows, seconds)
+    finally:
+        spark.stop()
+
+
+def find_fraud(payments: DataFrame) -> DataFrame:
+    """Two refused codes, a right one, a small payment and a large one, within five minutes."""
+    return cep.match_pattern(
+        payments,
+        FRAUD,
+        partition_by="card",
+        order_by="at",
+        measures={
+            "start": "match_start",
+            "seconds": "timestampdiff(SECOND, match_start, match_end)",
+            "tried": "d.amount",
+            "taken": "e.amount",
+        },
+    )
+
+
+def generate(spark: SparkSession, rows: int) -> DataFrame:
+    """`rows` payments of a day: honest ones, and five rows for each stolen card."""
+    cards = max(1, rows // ROWS_OF_A_CARD)
+    frauds = stolen_cards(rows)
+    honest = spark.range(rows - 5 * frauds).selectExpr(
+        f"CAST(pmod(xxhash64(id, 'card'), {cards}) AS INT) AS card",
+        "timestamp_seconds(1767600000 + pmod(xxhash64(id, 'second'), 86400)) AS at",
+        "pmod(xxhash64(id, 'kind'), 100) AS dice",
+        "CAST(10 + pmod(xxhash64(id, 'amount'), 49000) / 100 AS DECIMAL(10, 2)) AS sum",
+    )
+    stolen = spark.range(frauds).selectExpr(
+        f"CAST(id * {CARDS_FOR_ONE_FRAUD} AS INT) AS card",
+        "1767600000 + pmod(xxhash64(id, 'fraud'), 86000) AS second",
+        "stack(5, 0, 'refused', NULL, 40, 'refused', NULL, 75, 'confirmed', NULL, "
+        "110, 'request', 1.99D, 200, 'request', 14000D) AS (later, kind, amount)",
+    )
+    return honest.selectExpr(
+        "card",
+        "at",
+        "CASE WHEN dice < 3 THEN 'refused' WHEN dice < 50 THEN 'confirmed' ELSE 'request' END"
+        " AS kind",
+        "CASE WHEN dice >= 50 THEN sum END AS amount",
+    ).unionByName(
+        stolen.selectExpr(
+            "card",
+            "timestamp_seconds(second + later) AS at",
+            "kind",
+            "CAST(amount AS DECIMAL(10, 2)) AS amount",
+        )
+    )
+
+
+def stolen_cards(rows: int) -> int:
+    """How many frauds `generate` puts into so many rows."""
+    return 1 + (max(1, rows // ROWS_OF_A_CARD) - 1) // CARDS_FOR_ONE_FRAUD
+
+
+def _print_text(
+    matches: DataFrame, found: list[dict[str, object]], rows: int, seconds: float
+) -> None:
+    cep.explain(matches)
+    print(f"\n{len(found)} matches in {rows:,} rows")
+    print(f"{'card':>8}  {'start':<19}  {'seconds':>7}  {'tried':>8}  {'taken':>10}")
+    for match in found[:SHOWN]:
+        print(
+            f"{match['card']:>8}  {match['start']!s:<19}  {match['seconds']:>7}  "
+            f"{match['tried']:>8}  {match['taken']:>10}"
+        )
+    if len(found) > SHOWN:
+        print(f"... and {len(found) - SHOWN} more")
+
+
+def _print_json(
+    matches: DataFrame, found: list[dict[str, object]], rows: int, seconds: float
+) -> None:
+    answer = {
+        "rows": rows,
+        "seconds": round(seconds, 3),
+        "plan": cep.plan_of(matches).to_dict(),
+        "matches": found,
+    }
+    print(json.dumps(answer, default=str))
+
+
+def _session() -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        spark = (
+            SparkSession.builder.master("local[*]")
+            .appName("spark-cep demo")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+    except (PySparkRuntimeError, OSError) as problem:
+        raise SparkUnavailable(
+            "Spark could not start; it needs Java 17 or newer on the PATH or in JAVA_HOME "
+            f"(on Debian: apt install openjdk-17-jre-headless). Spark says: {problem}"
+        ) from problem
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _say(progress: str) -> None:
+    print(f"spark-cep demo: {progress}", file=sys.stderr, flush=True)

@@ -1,0 +1,271 @@
+"""`match_pattern`: from a DataFrame and a pattern to the DataFrame of its matches.
+
+    compile -> ship -> look at a sample -> choose -> deal to buckets -> engine -> project
+
+Lazy: besides the sample, which reads a bounded number of rows, no Spark job runs here. All that
+the user can have done wrong is said here, before any job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_cep import prepare
+from spark_cep.answer import Answer, Given, Shape, Wanted, answer_of, check_names, worker_schema
+from spark_cep.buckets import size_of
+from spark_cep.choice import Choice, Facts, choose, rates_by_id
+from spark_cep.compile import compile_pattern
+from spark_cep.keys import Key, check_groupable, key_of
+from spark_cep.layout import BUCKETS, SLICES, Dealing, Layout, layout
+from spark_cep.measures import compile_measures
+from spark_cep.metering import observed
+from spark_cep.options import Options, check_options, check_pattern
+from spark_cep.project import projected
+from spark_cep.records import Record, new_number, remember
+from spark_cep.report import report, title
+from spark_cep.sample import Sample, take
+from spark_cep.shipment import Shipment
+from spark_cep.slices import slicing
+from spark_cep.source import Source, source_of
+from spark_cep.typing_by_spark import SparkTyper, quoted
+from spark_cep.udfs.program import Limits, Order, Program
+from spark_cep.worker_entry import entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from spark_cep.compiled import Compiled
+    from spark_cep.pattern import Pattern
+    from spark_cep.statistics import Statistics
+
+
+def match_pattern(  # noqa: PLR0913 - the public signature
+    df: DataFrame,
+    pattern: Pattern,
+    *,
+    order_by: str | Column | Sequence[str | Column] | None = None,
+    partition_by: str | Sequence[str] | None = None,
+    measures: Mapping[str, str] | None = None,
+    rows: str = "one",
+    after_match: str | None = None,
+    plan: Any = "auto",
+    statistics: Statistics | None = None,
+    adapt: Any = "invariants",
+    remotes: Mapping[str, Any] | None = None,
+    shed: Any = None,
+    limits: Limits | None = None,
+) -> DataFrame:
+    """The matches of an event pattern in the rows of `df`.
+
+    One row for each match: the partition columns, a struct for each positive variable (an array
+    of structs for a Kleene variable, NULL for one that the match leaves unfilled), `match_start`
+    and `match_end`. `measures` gives expressions over the variables instead of the structs,
+    `rows="all"` one row for each matched event.
+    """
+    pattern = check_pattern(pattern)
+    options = check_options(
+        rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
+        after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
+    )  # fmt: skip
+    return _matched(source_of(df), Asked(pattern, options, order_by, partition_by))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user wants, options checked."""
+
+    pattern: Pattern
+    options: Options
+    order_by: Any
+    partition_by: Any
+
+
+@dataclass(frozen=True)
+class Shipping:
+    """What travels: the compiled pattern over `shipment`, and where things are in it."""
+
+    compiled: Compiled
+    shipment: Shipment
+    keys: tuple[Key, ...]
+    key_columns: tuple[int, ...]
+    orders: tuple[Order, ...]
+    mask: int
+    answer: Answer
+
+
+def _matched(source: Source, asked: Asked) -> DataFrame:
+    shipping = _shipping(source, asked)
+    compiled, shipment = shipping.compiled, shipping.shipment
+    masked = prepare.masked(source.df, prepare.mask(compiled.masks))
+    sample = _sampled(masked, asked, shipping)
+    choice = choose(_facts(asked, compiled, sample))
+    prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
+    chosen = _layout(source, prepared.df, shipping, sample)
+    df, keys, home = _dealt(prepared.df, shipping, chosen)
+    program = _program(asked, shipping, choice, (keys, home))
+    number = new_number()
+    schema = worker_schema(shipping.answer.output, compiled.variables, prepared.df.schema)
+    function = entry(
+        program,
+        shipping.answer.output,
+        to_arrow_schema(schema, timezone="UTC"),
+        title(asked.pattern, compiled, choice, number),
+    )
+    observation = Observation()
+    matches = observed(df.mapInArrow(function, schema), observation)
+    answer = projected(matches, shipping.answer, compiled.variables, prepared.raw, compiled.after)
+    plan = report(
+        asked.pattern, compiled, shipment, (choice, chosen, shipping.answer, program), number
+    )
+    return remember(answer, Record(number, plan, observation, chosen.buckets))
+
+
+def _shipping(source: Source, asked: Asked) -> Shipping:
+    shipment = Shipment(source.names(), case_sensitive=source.case_sensitive)
+    compiled = compile_pattern(
+        asked.pattern,
+        source.columns,
+        order_by=asked.order_by,
+        partition_by=asked.partition_by,
+        typer=SparkTyper(source.df),
+        shipment=shipment,
+        case_sensitive=source.case_sensitive,
+        ansi=source.setting("spark.sql.ansi.enabled", "true") == "true",
+        time_zone=source.setting("spark.sql.session.timeZone", "UTC"),
+    )
+    check_groupable(source.df, compiled.partition)
+    texts = [*map(quoted, compiled.partition), *compiled.inferred]
+    keys = _keys(source.df, texts)
+    columns = tuple(
+        shipment.column(text if key.plain else key.canonical)
+        for text, key in zip(texts, keys, strict=True)
+    )
+    orders = tuple(
+        Order(shipment.column(each.expression), each.type, each.descending, each.nulls_first)
+        for each in compiled.orders
+    )
+    shown = [
+        (name, column if key.shows else shipment.column(quoted(name)))
+        for name, key, column in zip(compiled.partition, keys, columns, strict=False)
+    ]
+    answer = _answer(source, asked, compiled, shipment, shown)
+    mask = shipment.special("mask", "candidates")
+    return Shipping(compiled, shipment, keys, columns, orders, mask, answer)
+
+
+def _keys(df: DataFrame, texts: Sequence[str]) -> tuple[Key, ...]:
+    if not texts:
+        return ()
+    types = df.select(*[F.expr(text).alias(f"k{n}") for n, text in enumerate(texts)]).schema
+    return tuple(
+        key_of(F.expr(text), field.dataType) for text, field in zip(texts, types, strict=True)
+    )
+
+
+def _answer(
+    source: Source,
+    asked: Asked,
+    compiled: Compiled,
+    shipment: Shipment,
+    shown: Sequence[tuple[str, int]],
+) -> Answer:
+    order = compiled.orders[0].expression
+    measures, reads = asked.options.measures or (), None
+    if measures:
+        typer = SparkTyper(source.df, order=order, partition=compiled.partition)
+        reads = compile_measures(measures, compiled, source.columns, typer=typer)
+    shape: Shape = (
+        "measures" if measures else ("rows" if asked.options.rows == "all" else "structs")
+    )
+    wanted = Wanted(shape, measures, reads, has_after=bool(compiled.after))
+    check_names(wanted, compiled.variables, source.names(), compiled.partition)
+    given = Given(source.names(), tuple(shown), shipment.column(order))
+    return answer_of(wanted, compiled.variables, given, shipment)
+
+
+def _sampled(masked: DataFrame, asked: Asked, shipping: Shipping) -> Sample | None:
+    """Only if something hangs on it: the plan is open and the user gave no statistics."""
+    options, compiled = asked.options, shipping.compiled
+    is_open = options.wish.kind != "eager" and options.wish.order is None
+    if options.statistics is not None or not is_open or compiled.strategy != "any":
+        return None
+    keys = [key.column for key in shipping.keys if key.hashable]
+    return take(masked, F.col(prepare.MASK), keys, len(compiled.variables))
+
+
+def _facts(asked: Asked, compiled: Compiled, sample: Sample | None) -> Facts:
+    statistics = asked.options.statistics
+    counts: Mapping[int, float] | None = None
+    source = ""
+    if statistics is not None and statistics.rates:
+        counts = rates_by_id(statistics, compiled.variables)
+        source = "the rates given"
+    elif sample is not None:
+        counts, source = sample.counts, sample.source()
+    return Facts(compiled.variables, compiled.strategy, asked.options.wish, counts, source)
+
+
+def _layout(
+    source: Source, prepared: DataFrame, shipping: Shipping, sample: Sample | None
+) -> Layout:
+    compiled = shipping.compiled
+    cut = slicing(
+        compiled.branches,
+        compiled.window,
+        compiled.orders[0].type,
+        (compiled.strategy, compiled.consumption),
+    )
+    rows = sample.rows if sample is not None and sample.complete else None
+    return layout(
+        Dealing(
+            size=size_of(prepared, rows),
+            sample=sample,
+            has_keys=bool(shipping.keys),
+            slicing=cut,
+            forced_buckets=source.setting(BUCKETS),
+            forced_slices=source.setting(SLICES),
+        )
+    )
+
+
+def _dealt(
+    prepared: DataFrame, shipping: Shipping, chosen: Layout
+) -> tuple[DataFrame, tuple[int, ...], int | None]:
+    """The rows in their buckets, the engine's key columns and its home column."""
+    shipment, keys = shipping.shipment, shipping.key_columns
+    names = [f"c{column}" for column in keys]
+    if chosen.slicing is None:
+        return prepare.dealt(prepared, names, None, chosen.buckets), keys, None
+    slice_ = shipment.special("slice", "time slice")
+    home = shipment.special("home", "is in its own slice")
+    time = f"c{shipping.orders[0].column}"
+    df = prepare.sliced(prepared, chosen.slicing, time, (f"c{slice_}", f"c{home}"))
+    return prepare.dealt(df, names, f"c{slice_}", chosen.buckets), (*keys, slice_), home
+
+
+def _program(
+    asked: Asked, shipping: Shipping, choice: Choice, places: tuple[tuple[int, ...], int | None]
+) -> Program:
+    compiled = shipping.compiled
+    keys, home = places
+    return Program(
+        columns=shipping.shipment.names(),
+        keys=keys,
+        orders=shipping.orders,
+        mask=shipping.mask,
+        variables=compiled.variables,
+        conditions=compiled.conditions,
+        tree=compiled.tree,
+        branches=compiled.branches,
+        plan=choice.plan,
+        window=compiled.window,
+        strategy=compiled.strategy,
+        consumption=compiled.consumption,
+        limits=asked.options.limits,
+        home=home,
+    )

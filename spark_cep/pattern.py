@@ -1,0 +1,303 @@
+"""Patterns as immutable values, and the builders that users write them with.
+
+A `Pattern` is a tree of nodes plus what holds for the whole: conditions, window, strategy and
+consumption. Patterns nest: the conditions of a nested pattern join those of the outer one, while
+a window, strategy or consumption belongs on the outermost pattern only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar, Union
+
+from spark_cep.errors import PatternError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from spark_cep.udfs.program import Consumption, Strategy
+
+Condition = Union[str, "Column"]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Event:
+    """A variable, with the condition that its row has to meet by itself or with others."""
+
+    name: str
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True)
+class Not:
+    """No row may be `event` where this node stands."""
+
+    event: Event
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """`part` `low` to `high` times (`high` None: no end); binds lists."""
+
+    part: Node
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Optional:
+    """`part` or nothing; binds plain rows or NULL."""
+
+    part: Node
+
+
+@dataclass(frozen=True)
+class Seq:
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class All:
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Any:
+    parts: tuple[Node, ...]
+
+
+Node = Event | Not | Repeat | Optional | Seq | All | Any
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Seq | All | Any):
+        return node.parts
+    if isinstance(node, Repeat | Optional):
+        return (node.part,)
+    if isinstance(node, Not):
+        return (node.event,)
+    return ()
+
+
+def events(node: Node) -> Iterator[tuple[Event, bool]]:
+    """Every event of the tree from left to right, and whether it is negated.
+
+    >>> [(e.name, negated) for e, negated in events(seq("a", "!x", "b+").root)]
+    [('a', False), ('x', True), ('b', False)]
+    """
+    if isinstance(node, Event):
+        yield node, False
+    elif isinstance(node, Not):
+        yield node.event, True
+    else:
+        for child in children(node):
+            yield from events(child)
+
+
+@dataclass(frozen=True)
+class Within:
+    """The window as the user wrote it; its meaning depends on the order column."""
+
+    duration: str | timedelta | int | float | None = None
+    events: int | None = None
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """An event pattern. Build it with `seq`, `all_of`, `any_of`, `event` and `no`."""
+
+    root: Node
+    conditions: tuple[str, ...] = ()
+    window: Within | None = None
+    selection: Strategy | None = None
+    consuming: Consumption | None = None
+
+    def where(self, *conditions: str) -> Pattern:
+        """Adds conditions, Spark SQL text over `variable.column`."""
+        for condition in conditions:
+            if not isinstance(condition, str):
+                raise PatternError(
+                    f".where takes Spark SQL text, not {type(condition).__name__}",
+                    hint='write the condition as text: .where("a.price < b.price"); a Column is '
+                    "taken in event(name, column), where it concerns one row",
+                )
+        return replace(self, conditions=self.conditions + conditions)
+
+    def within(
+        self, duration: str | timedelta | float | None = None, *, events: int | None = None
+    ) -> Pattern:
+        """Bounds latest minus earliest event time, or with `events=` the input rows spanned."""
+        if (duration is None) == (events is None):
+            raise PatternError(
+                ".within takes a duration or events=, one of the two",
+                hint='.within("10 minutes") or .within(events=2000)',
+            )
+        return replace(self, window=Within(duration, events))
+
+    def strategy(self, name: str) -> Pattern:
+        """ "skip till any match" (the default), "skip till next match" or "strict"."""
+        return replace(self, selection=_named(name, _STRATEGIES, "strategy"))
+
+    def consumption(self, name: str) -> Pattern:
+        """ "reuse" (the default): an event may be in many matches; "consume": in one."""
+        return replace(self, consuming=_named(name, _CONSUMPTIONS, "consumption"))
+
+    def times(self, quantifier: str) -> Pattern:
+        """Repeats a group: "+", "*", "{2}", "{2,4}", "{2,}", "{,4}", or "?" for an optional one.
+
+        >>> seq("a", seq("b", "c").times("+")).root.parts[1].low
+        1
+        """
+        self._check_nestable("times")
+        return replace(self, root=_quantified(self.root, quantifier, quantifier))
+
+    def optional(self) -> Pattern:
+        """This part or nothing."""
+        return self.times("?")
+
+    def _check_nestable(self, where: str) -> None:
+        for value, name in (
+            (self.window, "within"),
+            (self.selection, "strategy"),
+            (self.consuming, "consumption"),
+        ):
+            if value is not None:
+                raise PatternError(
+                    f".{name} was set on a pattern that is used inside {where}",
+                    hint=f"set .{name} on the outermost pattern; it holds for the whole match",
+                )
+
+
+Part = str | Pattern
+
+
+def seq(*parts: Part) -> Pattern:
+    """All parts, each wholly before the next.
+
+    >>> seq("a", "b+", "!x", "c?").root  # doctest: +ELLIPSIS
+    Seq(parts=(Event(name='a', condition=None), Repeat(...), Not(...), Optional(...)))
+    """
+    return _combine("seq", Seq, parts)
+
+
+def all_of(*parts: Part) -> Pattern:
+    """All parts, in any order."""
+    return _combine("all_of", All, parts)
+
+
+def any_of(*parts: Part) -> Pattern:
+    """One of the parts."""
+    return _combine("any_of", Any, parts)
+
+
+def event(name: str, condition: Condition | None = None) -> Pattern:
+    """One row, called `name`, for which `condition` holds.
+
+    The name may carry a quantifier or a negation: "b+", "c?", "d{2,4}", "!e". In the condition
+    a bare column is this event's own; `other.column` is another variable's.
+    """
+    return Pattern(_event_node(name, condition))
+
+
+def no(part: Part) -> Pattern:
+    """No such row where this stands. Takes one variable."""
+    pattern = _as_pattern(part, "no")
+    if not isinstance(pattern.root, Event):
+        raise PatternError(
+            "no(...) takes one plain variable",
+            hint='write no("x") or no(event("x", condition)); a quantifier or a group '
+            "cannot be negated",
+        )
+    return replace(pattern, root=Not(pattern.root))
+
+
+def _combine(name: str, kind: type[Seq | All | Any], parts: tuple[Part, ...]) -> Pattern:
+    if not parts:
+        raise PatternError(
+            f"{name}() is empty", hint=f'give it parts: {name}("a", "b") or {name}(event("a", ...))'
+        )
+    patterns = [_as_pattern(part, name) for part in parts]
+    for pattern in patterns:
+        pattern._check_nestable(name)
+    conditions = tuple(text for pattern in patterns for text in pattern.conditions)
+    return Pattern(kind(tuple(pattern.root for pattern in patterns)), conditions)
+
+
+def _as_pattern(part: Part, where: str) -> Pattern:
+    if isinstance(part, Pattern):
+        return part
+    if isinstance(part, str):
+        return event(part)
+    raise PatternError(
+        f"{where}(...) takes names and patterns, not {type(part).__name__}",
+        hint=f'write {where}("a", event("b", "price > 10"), seq("c", "d"))',
+    )
+
+
+_NAME = re.compile(
+    r"\s*(?P<negated>[!~]?)\s*(?P<name>[^\W\d]\w*)\s*(?P<quantifier>[+*?]|\{[^}]*\})?\s*",
+    re.UNICODE,
+)
+_BRACES = re.compile(r"\{\s*(?P<low>\d*)\s*(?P<comma>,?)\s*(?P<high>\d*)\s*\}")
+
+
+def _event_node(text: str, condition: Condition | None) -> Node:
+    found = _NAME.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise PatternError(
+            f"{text!r} is no variable name",
+            hint='a name is letters, digits and _; it may carry a quantifier: "b+", "b*", "b?", '
+            '"b{2,4}", or a negation: "!b"',
+        )
+    node = Event(found["name"], condition)
+    if found["negated"]:
+        if found["quantifier"]:
+            raise PatternError(
+                f"{text!r} negates a quantified variable",
+                hint=f'write "!{found["name"]}": no such row at all',
+            )
+        return Not(node)
+    return _quantified(node, found["quantifier"], text) if found["quantifier"] else node
+
+
+def _quantified(part: Node, quantifier: str, text: str) -> Node:
+    if quantifier == "?":
+        return Optional(part)
+    if quantifier in {"+", "*"}:
+        return Repeat(part, 1 if quantifier == "+" else 0, None)
+    found = _BRACES.fullmatch(quantifier)
+    if found is None or not (found["low"] or found["high"]):
+        raise PatternError(
+            f"{text!r} has no readable quantifier",
+            hint='quantifiers are "+", "*", "?", "{3}", "{2,4}", "{2,}" and "{,4}"',
+        )
+    low = int(found["low"] or 0)
+    high = (int(found["high"]) if found["high"] else None) if found["comma"] else low
+    if high is not None and (high < low or high == 0):
+        raise PatternError(
+            f"{text!r} can never be met: at least {low}, at most {high}",
+            hint='the second number is the larger one and above 0: "{2,4}"',
+        )
+    return Repeat(part, low, high)
+
+
+_STRATEGIES: Mapping[str, Strategy] = {
+    "skip till any match": "any",
+    "skip till next match": "next",
+    "strict": "strict",
+}
+_CONSUMPTIONS: Mapping[str, Consumption] = {"reuse": "reuse", "consume": "consume"}
+
+
+def _named(name: str, names: Mapping[str, _T], what: str) -> _T:
+    key = re.sub(r"[\s_-]+", " ", name.strip().lower()) if isinstance(name, str) else name
+    if key not in names:
+        raise PatternError(
+            f"{name!r} is no {what}",
+            hint="choose one of " + ", ".join(f'"{known}"' for known in names),
+        )
+    return names[key]

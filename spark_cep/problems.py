@@ -1,0 +1,122 @@
+"""All that is wrong with a pattern, collected and reported in one PatternError.
+
+A problem says what is wrong, where, and what to write instead. Checks add problems and go on, so
+a user sees every mistake at once; whoever finds nothing more to check calls `raise_if_any`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from spark_cep.errors import PatternError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class Place:
+    """Characters [start, end) of a text that the user wrote."""
+
+    text: str
+    start: int
+    end: int
+
+    @classmethod
+    def whole(cls, text: str) -> Place:
+        return cls(text, 0, len(text))
+
+    def line_and_column(self) -> tuple[int, int]:
+        """Both counted from 1."""
+        before = self.text[: self.start]
+        return before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
+
+    def drawing(self) -> str:
+        """The line, and carets under what is meant.
+
+        >>> print(Place("a.x < b.y", 6, 9).drawing())
+        a.x < b.y
+              ^^^
+        """
+        _, column = self.line_and_column()
+        begin = self.start - (column - 1)
+        stop = self.text.find("\n", self.start)
+        line = self.text[begin : stop if stop >= 0 else len(self.text)]
+        marked = max(1, min(self.end - self.start, len(line) - (column - 1)))
+        # Tabs stay tabs, so that the caret stands under its character however wide they are.
+        indent = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
+        return f"{line}\n{indent}{'^' * marked}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    message: str
+    place: Place | None = None
+    hint: str | None = None
+
+    def described(self) -> str:
+        """The message with its place, without the hint."""
+        if self.place is None:
+            return self.message
+        line, column = self.place.line_and_column()
+        drawing = "\n".join(f"    {row}" for row in self.place.drawing().split("\n"))
+        return f"{self.message}\n  at line {line}, column {column}:\n{drawing}"
+
+    def details(self) -> dict[str, object]:
+        line, column = self.place.line_and_column() if self.place else (None, None)
+        return {
+            "message": self.message,
+            "line": line,
+            "column": column,
+            "text": self.place.text if self.place else None,
+            "hint": self.hint,
+        }
+
+
+@dataclass
+class Problems:
+    found: list[Problem] = field(default_factory=list)
+
+    def add(self, message: str, place: Place | None = None, *, hint: str | None = None) -> None:
+        problem = Problem(message, place, hint)
+        if problem not in self.found:
+            self.found.append(problem)
+
+    def take(self, error: PatternError, place: Place | None = None) -> None:
+        """An error that a single check raised becomes one problem among others."""
+        self.add(error.message, place, hint=error.hint)
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise self._error()
+
+    def _error(self) -> PatternError:
+        details: dict[str, object] = {"problems": [p.details() for p in self.found]}
+        if len(self.found) == 1:
+            only = self.found[0]
+            return PatternError(only.described(), hint=only.hint, details=details)
+        parts = [f"the pattern has {len(self.found)} problems"]
+        for number, problem in enumerate(self.found, 1):
+            hint = f"\n  hint: {problem.hint}" if problem.hint else ""
+            parts.append(f"{number}. {problem.described()}{hint}")
+        return PatternError("\n".join(parts), details=details)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that the user probably meant.
+
+    >>> nearest("prcie", ["price", "ticker"])
+    'price'
+    """
+    spelled = {each.casefold(): each for each in known}
+    close = get_close_matches(name.casefold(), spelled, n=1, cutoff=0.6)
+    return spelled[close[0]] if close else None
+
+
+def listed(names: Iterable[str], limit: int = 8) -> str:
+    """Names for a message, the many cut short."""
+    names = list(names)
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown}, ... ({len(names)} in all)"

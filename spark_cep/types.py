@@ -1,0 +1,275 @@
+"""Spark's type rules, as far as the engine computes by itself.
+
+`common` is the type in which Spark compares two values, `arithmetic` the type of a result and
+those to which Spark casts the operands. None means that the engine must leave it to Spark:
+because the rule is not here, because the result would be rounded, or because it depends on the
+session's time zone. Checked against Spark 4.3's analyzer with ANSI on and off; they differ for
+integers beside floats (ANSI: DOUBLE) and for strings beside anything (only ANSI is here).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from spark_cep.udfs.expressions import BIGINT, DOUBLE, Reading, Type
+
+MAX_PRECISION = 38
+INTERVAL = Type("interval")
+NUMBERS = frozenset({"int", "float", "decimal"})
+TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+# Kinds that the engine can order and compare. "other" is left to Spark.
+COMPARABLE = NUMBERS | TIMES | {"bool", "string", "binary", "interval", "months"}
+_INT_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+_INT_NAMES = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_NAMES = {
+    "bool": "BOOLEAN",
+    "string": "STRING",
+    "binary": "BINARY",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP_NTZ",
+    "interval": "INTERVAL DAY TO SECOND",
+    "months": "INTERVAL YEAR TO MONTH",
+    "null": "VOID",
+    "other": "a nested or collated type",
+}
+Operator = Literal["+", "-", "*", "/", "%", "div"]
+# A few fixed-offset zones; in these, local times differ exactly as instants do.
+_FIXED_ZONE = re.compile(r"(utc|gmt|z|etc/(utc|gmt|uct|zulu)|(utc|gmt)?[+-]\d{1,2}(:?\d{2})?)", re.I)
+
+
+def name_of(type_: Type) -> str:
+    """The type as SQL names it.
+
+    >>> name_of(Type("decimal", precision=10, scale=2))
+    'DECIMAL(10,2)'
+    """
+    if type_.kind == "int":
+        return _INT_NAMES[type_.bits]
+    if type_.kind == "float":
+        return "FLOAT" if type_.bits == 32 else "DOUBLE"
+    if type_.kind == "decimal":
+        return f"DECIMAL({type_.precision},{type_.scale})"
+    return _NAMES[type_.kind]
+
+
+_SYNONYMS = {
+    "boolean": Type("bool"), "bool": Type("bool"),
+    "tinyint": Type("int", 8), "byte": Type("int", 8),
+    "smallint": Type("int", 16), "short": Type("int", 16),
+    "int": Type("int", 32), "integer": Type("int", 32),
+    "bigint": BIGINT, "long": BIGINT,
+    "float": Type("float", 32), "real": Type("float", 32),
+    "double": DOUBLE,
+    "string": Type("string"), "binary": Type("binary"), "date": Type("date"),
+    "timestamp": Type("timestamp"), "timestamp_ltz": Type("timestamp"),
+    "timestamp_ntz": Type("timestamp_ntz"),
+    "interval day to second": INTERVAL,
+    "decimal": Type("decimal", precision=10), "dec": Type("decimal", precision=10),
+    "numeric": Type("decimal", precision=10),
+}  # fmt: skip
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+
+def named(text: str) -> Type | None:
+    """The type that SQL text names; None for those that the engine does not compute with.
+
+    >>> named("decimal(12, 3)")
+    Type(kind='decimal', bits=64, precision=12, scale=3)
+    """
+    words = " ".join(text.lower().split())
+    found = _DECIMAL.fullmatch(words)
+    if found is not None:
+        precision, scale = int(found[1]), int(found[2] or 0)
+        if scale <= precision <= MAX_PRECISION:
+            return Type("decimal", precision=precision, scale=scale)
+        return None
+    return _SYNONYMS.get(words)
+
+
+def is_fixed_zone(time_zone: str) -> bool:
+    return _FIXED_ZONE.fullmatch(time_zone.strip()) is not None
+
+
+def as_decimal(type_: Type) -> Type:
+    """The decimal type that holds every value of an integer type."""
+    if type_.kind == "int":
+        return Type("decimal", precision=_INT_DIGITS[type_.bits])
+    return type_
+
+
+def common(left: Type, right: Type, *, ansi: bool) -> Type | None:  # noqa: PLR0911
+    """The type in which Spark compares the two."""
+    if left == right:
+        return left
+    kinds = {left.kind, right.kind}
+    if "null" in kinds:
+        return right if left.kind == "null" else left
+    if kinds <= NUMBERS:
+        return _common_number(left, right, ansi=ansi)
+    if kinds == {"date", "timestamp"} or kinds == {"timestamp", "timestamp_ntz"}:
+        return Type("timestamp")
+    if kinds == {"date", "timestamp_ntz"}:
+        return Type("timestamp_ntz")
+    if len(kinds) == 1 and kinds <= {"interval", "months", "bool", "string", "binary"}:
+        return left
+    if "string" in kinds and ansi:
+        return _beside_string(right if left.kind == "string" else left)
+    return None
+
+
+def _common_number(left: Type, right: Type, *, ansi: bool) -> Type | None:
+    kinds = {left.kind, right.kind}
+    if kinds == {"int"} or kinds == {"float"}:
+        return left if left.bits >= right.bits else right
+    if kinds == {"int", "float"}:
+        return DOUBLE if ansi else (left if left.kind == "float" else right)
+    if "float" in kinds:
+        return DOUBLE
+    return _wider(as_decimal(left), as_decimal(right))
+
+
+def _wider(left: Type, right: Type) -> Type | None:
+    scale = max(left.scale, right.scale)
+    return _exact(scale + max(left.precision - left.scale, right.precision - right.scale), scale)
+
+
+def _beside_string(other: Type) -> Type | None:
+    """ANSI: a string next to another type is cast to it; numbers meet at their widest."""
+    if other.kind == "int":
+        return BIGINT
+    if other.kind in {"float", "decimal"}:
+        return DOUBLE
+    return other if other.kind in TIMES | {"bool"} else None
+
+
+def _exact(precision: int, scale: int) -> Type | None:
+    """A decimal type, unless Spark would cut digits off to make it fit."""
+    if precision > MAX_PRECISION:
+        return None
+    return Type("decimal", precision=precision, scale=scale)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """The type of a result, and the types that the operands are brought to first."""
+
+    type: Type
+    left: Type
+    right: Type
+
+
+def arithmetic(  # noqa: PLR0911
+    operator: Operator, left: Type, right: Type, *, ansi: bool, fixed_zone: bool
+) -> Arithmetic | None:
+    kinds = (left.kind, right.kind)
+    if "null" in kinds:
+        return None
+    if kinds[0] in NUMBERS and kinds[1] in NUMBERS:
+        return _on_numbers(operator, left, right, ansi=ansi)
+    if kinds == ("interval", "interval"):
+        if operator in {"+", "-"}:
+            return Arithmetic(INTERVAL, left, right)
+        return Arithmetic(BIGINT, left, right) if operator == "div" else None
+    if kinds == ("interval", "int") and operator == "*":
+        return Arithmetic(INTERVAL, left, BIGINT)
+    if kinds == ("int", "interval") and operator == "*":
+        return Arithmetic(INTERVAL, BIGINT, right)
+    if operator == "-" and kinds[0] in TIMES and kinds[1] in TIMES:
+        return _difference(left, right, fixed_zone=fixed_zone)
+    return _shifted(operator, left, right, fixed_zone=fixed_zone)
+
+
+def _difference(left: Type, right: Type, *, fixed_zone: bool) -> Arithmetic:
+    """Spark subtracts local times: in a zone that changes its clocks the operands must become
+    TIMESTAMP_NTZ first."""
+    local = Type("timestamp_ntz")
+    kinds = {left.kind, right.kind}
+    if kinds == {"date"} or (fixed_zone and kinds == {"timestamp"}):
+        return Arithmetic(INTERVAL, left, right)
+    return Arithmetic(INTERVAL, local, local)
+
+
+def _shifted(
+    operator: Operator, left: Type, right: Type, *, fixed_zone: bool
+) -> Arithmetic | None:
+    """A time plus or minus an interval. Days of a TIMESTAMP are the zone's, not 24 hours."""
+    if operator == "+" and left.kind == "interval":
+        swapped = _shifted(operator, right, left, fixed_zone=fixed_zone)
+        return None if swapped is None else Arithmetic(swapped.type, left, right)
+    exact = left.kind == "timestamp_ntz" or (left.kind == "timestamp" and fixed_zone)
+    if operator in {"+", "-"} and exact and right.kind == "interval":
+        return Arithmetic(left, left, right)
+    return None
+
+
+def _on_numbers(operator: Operator, left: Type, right: Type, *, ansi: bool) -> Arithmetic | None:
+    kinds = {left.kind, right.kind}
+    if "decimal" in kinds and "float" not in kinds:
+        return _on_decimals(operator, as_decimal(left), as_decimal(right))
+    if operator == "div":
+        return Arithmetic(BIGINT, left, right) if kinds == {"int"} else None
+    if operator == "/":
+        return Arithmetic(DOUBLE, DOUBLE, DOUBLE)
+    both = _common_number(left, right, ansi=ansi)
+    return None if both is None else Arithmetic(both, both, both)
+
+
+def _on_decimals(operator: Operator, left: Type, right: Type) -> Arithmetic | None:
+    whole = (left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    result: Type | None = None
+    if operator in {"+", "-"}:
+        result = _exact(max(whole) + scale + 1, scale)
+    elif operator == "*":
+        result = _exact(left.precision + right.precision + 1, left.scale + right.scale)
+    elif operator == "%":
+        result = _exact(min(whole) + scale, scale)
+    elif operator == "div":
+        result = BIGINT
+    return None if result is None else Arithmetic(result, left, right)
+
+
+def widens(source: Type, target: Type) -> bool:  # noqa: PLR0911
+    """Whether the engine's `cast` gives exactly Spark's value, and never an error."""
+    if source == target or source.kind == "null":
+        return True
+    kinds = (source.kind, target.kind)
+    if kinds in {("int", "int"), ("float", "float")}:
+        return source.bits <= target.bits
+    if kinds == ("int", "float") or kinds == ("date", "timestamp_ntz"):
+        return True
+    if kinds == ("decimal", "float"):
+        return target.bits == DOUBLE.bits
+    if kinds[1] == "decimal" and kinds[0] in {"int", "decimal"}:
+        source = as_decimal(source)
+        whole = source.precision - source.scale
+        return source.scale <= target.scale and whole <= target.precision - target.scale
+    return False
+
+
+def folded(reading: Reading, type_: Type) -> Type | None:  # noqa: PLR0911
+    """The type of an aggregate over values of a type; None if Spark has no such aggregate, or
+    the engine cannot compute it exactly."""
+    kind = type_.kind
+    if reading == "count":
+        return BIGINT
+    if reading in {"first", "last", "each", "prev"}:
+        return type_
+    if reading in {"min", "max"}:
+        return type_ if kind in COMPARABLE else None
+    if kind == "interval":
+        return type_
+    if kind in {"int", "float"}:
+        return BIGINT if (reading, kind) == ("sum", "int") else DOUBLE
+    if kind != "decimal":
+        return None
+    if reading == "sum":
+        return Type("decimal", precision=min(MAX_PRECISION, type_.precision + 10), scale=type_.scale)
+    if type_.scale + 4 > MAX_PRECISION:
+        return None
+    return Type(
+        "decimal", precision=min(MAX_PRECISION, type_.precision + 4), scale=type_.scale + 4
+    )

@@ -1,0 +1,52 @@
+"""The function that Spark runs on each bucket.
+
+It is pickled by value and finds the engine by import, so executors need this package installed.
+Imports stand inside the functions: the driver needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_cep.udfs.output import Output
+    from spark_cep.udfs.program import Program
+
+Entry = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+
+
+def entry(program: Program, output: Output, answered: pa.Schema, name: str) -> Entry:
+    """`name` is what Spark shows in its plans and its UI. `answered` is the schema of the answer:
+    an empty bucket has no batch to take types from, and still reports that it was looked at."""
+
+    def match_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        from spark_cep.udfs.worker import run  # noqa: PLC0415
+
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        is_empty = True
+        for batch in run(program, output, batches, partition):
+            is_empty = False
+            yield batch
+        if is_empty:
+            yield nothing(answered)
+
+    match_bucket.__name__ = match_bucket.__qualname__ = name
+    return match_bucket
+
+
+def nothing(answered: pa.Schema) -> pa.RecordBatch:
+    """The metrics of an empty bucket: one row, all counts 0."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    *columns, metrics = answered
+    counts = {field.name: 0 for field in metrics.type}
+    arrays = [pa.nulls(1, column.type) for column in columns]
+    return pa.RecordBatch.from_arrays(
+        [*arrays, pa.array([counts], type=metrics.type)], names=answered.names
+    )

@@ -1,0 +1,1 @@
+"""SQL and SASE front ends."""

@@ -1,0 +1,143 @@
+"""A typer without Spark, for tests of what does not depend on Spark: it types what the engine's
+own rules cover, over columns whose types it is told, and evaluates plain constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from spark_cep.compiled import ColumnInfo
+from spark_cep.literals import literal
+from spark_cep.spans import SyntaxProblem, parse
+from spark_cep.types import arithmetic, common, name_of, named
+from spark_cep.udfs.expressions import BOOL, DOUBLE, Constant, Type
+
+_STRING = Type("string")
+_OPERATORS: dict[type[exp.Expr], Any] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "div",
+}  # fmt: skip
+_BOOLEAN = (
+    exp.Is, exp.In, exp.Between, exp.Like, exp.RegexpLike, exp.IsNan, exp.ArrayContains, exp.Exists,
+)  # fmt: skip
+
+
+class _Untypable(Exception):
+    pass
+
+
+class LocalTyper:
+    """Types over `columns`; a name in backticks may have a variable in front (of_match)."""
+
+    def __init__(self, columns: Mapping[str, Type], *, ansi: bool = True) -> None:
+        self._columns = {name.casefold(): type_ for name, type_ in columns.items()}
+        self._ansi = ansi
+        self.asked: list[str] = []
+
+    def of_row(self, expressions: Sequence[Any]) -> list[Type | str]:
+        self.asked += [str(each) for each in expressions]
+        return [self._answer(each) for each in expressions]
+
+    def of_match(
+        self, expressions: Sequence[str], variables: Mapping[str, bool]
+    ) -> list[Type | str]:
+        return [self._answer(each) for each in expressions]
+
+    def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
+        return [_constant(each) for each in expressions]
+
+    def _answer(self, expression: Any) -> Type | str:
+        if not isinstance(expression, str):
+            return getattr(expression, "type", BOOL)
+        try:
+            return self._type(parse(expression).root)
+        except (SyntaxProblem, _Untypable) as problem:
+            return f"cannot type {expression}: {problem}"
+
+    def _type(self, node: exp.Expr) -> Type:  # noqa: PLR0911, PLR0912
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if isinstance(node, exp.Paren):
+            return self._type(node.this)
+        if isinstance(node, exp.Interval):
+            return Type("interval")
+        if isinstance(node, exp.Neg | exp.Abs):
+            return self._type(node.this)
+        known = literal(node.sql("spark"))
+        if known is not None:
+            return known.type
+        if type(node) in _OPERATORS:
+            return self._arithmetic(node)
+        if isinstance(node, exp.Cast | exp.TryCast):
+            return named(node.to.sql("spark").replace("TIMESTAMP", "timestamp")) or Type("other")
+        if isinstance(node, _BOOLEAN):
+            return BOOL
+        if isinstance(node, exp.And | exp.Or | exp.Not):
+            for child in node.iter_expressions():
+                if self._type(child).kind not in {"bool", "null"}:
+                    raise _Untypable(f"{child} is not boolean")
+            return BOOL
+        if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ | exp.Predicate):
+            self._common(node.this, node.expression)
+            return BOOL
+        if isinstance(node, exp.Case):
+            branches = [each.args["true"] for each in node.args["ifs"]]
+            default = node.args.get("default")
+            return self._common(*branches, *([default] if default is not None else []))
+        if isinstance(node, exp.If):
+            return self._common(node.args["true"], node.args["false"])
+        if isinstance(node, exp.Coalesce | exp.Greatest | exp.Least):
+            return self._common(node.this, *node.expressions)
+        if isinstance(node, exp.Nullif):
+            return self._type(node.this)
+        if isinstance(node, exp.Upper | exp.Lower | exp.Concat | exp.DPipe):
+            return _STRING
+        if isinstance(node, exp.Pow):
+            return DOUBLE
+        if isinstance(node, exp.Anonymous) and node.name.lower() in {"isnull", "isnotnull"}:
+            return BOOL
+        raise _Untypable(f"{type(node).__name__} is not known here")
+
+    def _column(self, node: exp.Column) -> Type:
+        name = node.parts[-1].name.casefold()
+        if name not in self._columns:
+            raise _Untypable(f"no column {name}")
+        return self._columns[name]
+
+    def _common(self, *nodes: exp.Expr) -> Type:
+        found = self._type(nodes[0])
+        for node in nodes[1:]:
+            wider = common(found, self._type(node), ansi=self._ansi)
+            if wider is None:
+                raise _Untypable(f"{name_of(found)} beside {name_of(self._type(node))}")
+            found = wider
+        return found
+
+    def _arithmetic(self, node: exp.Expr) -> Type:
+        left, right = self._type(node.this), self._type(node.expression)
+        rule = arithmetic(_OPERATORS[type(node)], left, right, ansi=self._ansi, fixed_zone=True)
+        if rule is None:
+            raise _Untypable(f"{name_of(left)} and {name_of(right)}")
+        return rule.type
+
+
+class FakeTyper(LocalTyper):
+    """The same, from the compiler's column descriptions."""
+
+    def __init__(self, columns: Sequence[ColumnInfo]) -> None:
+        super().__init__({column.name: column.type for column in columns})
+
+
+def _constant(text: str) -> Constant | str:
+    known = literal(text)
+    if known is not None:
+        return known
+    root = parse(text).root.unnest()
+    if isinstance(root, exp.Mul | exp.Add | exp.Sub):
+        sides = [_constant(each.sql("spark")) for each in (root.this, root.expression)]
+        left, right = (each.value if isinstance(each, Constant) else None for each in sides)
+        if isinstance(left, int) and isinstance(right, int) and isinstance(sides[0], Constant):
+            value = {exp.Mul: left * right, exp.Add: left + right, exp.Sub: left - right}
+            return Constant(value[type(root)], sides[0].type)
+    return f"{text} is no constant that can be evaluated here"

@@ -1,0 +1,115 @@
+"""The ways in which a pattern may be filled, and where each NOT then stands.
+
+A choice is a tree without OR, optional parts and empty lists. Rule: 'nested SEQs are flattened
+before its place is judged': first the choice is made, then a SEQ that has become a part of a
+SEQ is flattened, then the NOT looks for its neighbours. A SEQ in an AND stays one part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from spark_cep.pattern import All, Any, Event, Node, Not, Optional, Repeat, Seq, children
+from tests.reference.rows import Row
+
+# Every filled variable with its rows; a variable that is no list has one.
+Bound = Mapping[str, tuple[Row, ...]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`tree` None: nothing is left. `empty`: the lists that are matched as the empty list."""
+
+    tree: Node | None
+    empty: frozenset[str] = frozenset()
+
+    def filled(self) -> frozenset[str]:
+        return frozenset(() if self.tree is None else positives(self.tree))
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Where no row of `variable` may lie: after the rows `after`, before the rows `before`.
+
+    None where there is no filled part on that side. `iteration` is given inside a repeated
+    group: conditions of the NOT see that iteration's rows.
+    """
+
+    variable: str
+    after: tuple[Row, ...] | None
+    before: tuple[Row, ...] | None
+    iteration: int | None = None
+
+
+def positives(node: Node) -> list[str]:
+    """Variables that bind rows, in the order of the pattern."""
+    if isinstance(node, Event):
+        return [node.name]
+    if isinstance(node, Not):
+        return []
+    return [name for child in children(node) for name in positives(child)]
+
+
+def choices(node: Node) -> Iterator[Choice]:
+    if isinstance(node, Event | Not):
+        yield Choice(node)
+    elif isinstance(node, Any):
+        # 'OR: a match of any part'
+        for part in node.parts:
+            yield from choices(part)
+    elif isinstance(node, Optional):
+        # '? and * also match nothing'
+        yield from choices(node.part)
+        yield Choice(None)
+    elif isinstance(node, Repeat):
+        yield Choice(replace(node, low=max(node.low, 1)))
+        if node.low == 0:
+            # 'An empty list is [], an empty ? is NULL.'
+            yield Choice(None, frozenset(positives(node)))
+    else:
+        for chosen in product(*(list(choices(part)) for part in node.parts)):
+            parts = [choice.tree for choice in chosen if choice.tree is not None]
+            if isinstance(node, Seq):
+                parts = _flattened(parts)
+            empty = frozenset[str]().union(*(choice.empty for choice in chosen))
+            yield Choice(type(node)(tuple(parts)) if parts else None, empty)
+
+
+def _flattened(parts: list[Node]) -> list[Node]:
+    return [inner for part in parts for inner in (part.parts if isinstance(part, Seq) else (part,))]
+
+
+def barriers(tree: Node, bound: Bound) -> Iterator[Barrier]:
+    """Every NOT of a choice, beside the rows of its nearest filled parts."""
+    if isinstance(tree, Seq):
+        for place, part in enumerate(tree.parts):
+            if isinstance(part, Not):
+                yield Barrier(
+                    part.event.name,
+                    after=_nearest(reversed(tree.parts[:place]), bound),
+                    before=_nearest(tree.parts[place + 1 :], bound),
+                )
+            else:
+                yield from barriers(part, bound)
+    elif isinstance(tree, All):
+        for part in tree.parts:
+            if isinstance(part, Not):
+                yield Barrier(part.event.name, None, None)
+            else:
+                yield from barriers(part, bound)
+    elif isinstance(tree, Repeat):
+        names = positives(tree)
+        for iteration in range(len(bound[names[0]])):
+            entries = {name: (bound[name][iteration],) for name in names}
+            for barrier in barriers(tree.part, entries):
+                yield replace(barrier, iteration=iteration)
+
+
+def _nearest(parts: object, bound: Bound) -> tuple[Row, ...] | None:
+    for part in parts:  # type: ignore[attr-defined]
+        found = tuple(row for name in positives(part) for row in bound[name])
+        if found:
+            return found
+    return None

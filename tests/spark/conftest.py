@@ -1,0 +1,39 @@
+"""One Spark session for all tests that need a JVM."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+SETTINGS = {
+    # Workers and driver must be one Python, whatever is first on the PATH.
+    "spark.pyspark.python": sys.executable,
+    # Two cores, so that partitions really run beside each other.
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    # A machine's host name need not resolve.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # The default of 200 is a second of empty tasks in every shuffle.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Timestamps in expected answers are written in UTC.
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("spark-cep tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

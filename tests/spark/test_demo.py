@@ -1,0 +1,39 @@
+"""The demo finds the cards that its data says were stolen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_cep import demo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 100_000
+STOLEN = [number * demo.CARDS_FOR_ONE_FRAUD for number in range(demo.stolen_cards(ROWS))]
+
+
+def test_the_stolen_cards_are_found(spark: SparkSession) -> None:
+    matches = demo.find_fraud(demo.generate(spark, ROWS))
+    assert sorted({row["card"] for row in matches.collect()}) == STOLEN
+
+
+def test_as_many_rows_are_generated_as_asked(spark: SparkSession) -> None:
+    assert demo.generate(spark, 4_321).count() == 4_321
+
+
+@pytest.mark.slow
+def test_the_command_prints_json_and_nothing_else() -> None:
+    command = [sys.executable, "-m", "spark_cep.cli", "demo", "--json", "--rows", str(ROWS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["rows"] == ROWS
+    assert sorted({match["card"] for match in answer["matches"]}) == STOLEN

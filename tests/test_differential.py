@@ -1,0 +1,153 @@
+"""The engine against brute force, on random patterns and rows.
+
+Each test names what may vary beside the case. Compared are the engine's matches with how often it
+gave them, so a match that is given twice is found too. The quick form always tries the same
+cases; the slow form tries others, and ten times as many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from spark_cep.pattern import Repeat, children
+from tests.cases import has_two_readings
+from tests.local import Setting, answer
+from tests.reference.assignments import TooMany
+from tests.reference.matcher import matches, without_marks
+from tests.settings import in_advances, in_slices, whole
+from tests.strategies import cases
+
+if TYPE_CHECKING:
+    from spark_cep.pattern import Node
+    from tests.cases import Case
+    from tests.reference.matcher import Match
+
+SettingsOf = Callable[["Case"], st.SearchStrategy[Setting]]
+
+QUICK = 250
+# Brute force looks at so many assignments at most; a larger case is not tried.
+STEPS = 20_000
+
+quick_and_slow = pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(QUICK, id="quick"),
+        pytest.param(10 * QUICK, id="slow", marks=pytest.mark.slow),
+    ],
+)
+
+
+def agree(
+    examples: int,
+    drawn: st.SearchStrategy[Case],
+    settings_of: SettingsOf,
+    only: Callable[[Case], bool] = lambda _: True,
+) -> None:
+    """Fails with the smallest case and setting for which engine and reference differ."""
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=examples == QUICK,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(drawn, st.data())
+    def compare(case: Case, data: st.DataObject) -> None:
+        assume(only(case))
+        setting = data.draw(settings_of(case), label="setting")
+        check(case, setting)
+
+    compare()
+
+
+def check(case: Case, setting: Setting) -> None:
+    try:
+        expected: Iterable[Match] = matches(
+            case.pattern,
+            case.rows,
+            order_by=case.order_by,
+            partition_by=case.partition_by,
+            steps=STEPS,
+        )
+    except TooMany:
+        assume(False)
+    found = answer(case, setting)
+    if has_two_readings(case.pattern.root):
+        expected, found = without_marks(expected), Counter(without_marks(found.elements()))
+    missing, surplus = Counter(expected) - found, found - Counter(expected)
+    assert {"missing": dict(missing), "surplus": dict(surplus)} == {"missing": {}, "surplus": {}}
+
+
+def has_list(node: Node) -> bool:
+    return isinstance(node, Repeat) or any(has_list(child) for child in children(node))
+
+
+# ---- skip till any match -----------------------------------------------------------------------
+
+
+@quick_and_slow
+def test_every_plan_and_block_size_gives_the_answer(examples: int) -> None:
+    agree(examples, cases(("any",)), whole)
+
+
+@quick_and_slow
+def test_every_split_into_advances_gives_the_answer(examples: int) -> None:
+    agree(examples, cases(("any",)), in_advances)
+
+
+@quick_and_slow
+def test_every_slice_length_gives_the_answer(examples: int) -> None:
+    agree(
+        examples,
+        cases(("any",)),
+        in_slices,
+        lambda case: case.pattern.window is not None and case.pattern.window.events is None,
+    )
+
+
+@quick_and_slow
+def test_lists_agree_in_every_plan_and_split(examples: int) -> None:
+    agree(examples, cases(("any",)), in_advances, lambda case: has_list(case.pattern.root))
+
+
+# ---- the other strategies ----------------------------------------------------------------------
+
+
+@quick_and_slow
+def test_skip_till_next_match_agrees(examples: int) -> None:
+    agree(examples, cases(("next",)), whole)
+
+
+@quick_and_slow
+def test_skip_till_next_match_agrees_in_every_split(examples: int) -> None:
+    agree(examples, cases(("next",)), in_advances)
+
+
+@quick_and_slow
+def test_strict_agrees(examples: int) -> None:
+    agree(examples, cases(("strict",)), whole)
+
+
+@quick_and_slow
+def test_strict_agrees_in_every_split(examples: int) -> None:
+    agree(examples, cases(("strict",)), in_advances)
+
+
+# ---- consumption -------------------------------------------------------------------------------
+
+
+@quick_and_slow
+def test_consume_agrees(examples: int) -> None:
+    agree(examples, cases(("any", "next", "strict"), consuming=True), whole)
+
+
+@quick_and_slow
+def test_consume_agrees_in_every_split(examples: int) -> None:
+    agree(examples, cases(("any", "next", "strict"), consuming=True), in_advances)

@@ -1,0 +1,50 @@
+"""The documents name what is there: rooms, links, decisions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+ROOMS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in ("spark_cep", "sql", "udfs")
+    for path in (ROOT / folder).glob("*.py")
+    if path.name != "__init__.py"
+)
+
+
+def headings(document: Path) -> set[str]:
+    found = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+
+
+def test_every_room_is_on_the_map() -> None:
+    map_ = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [room for room in ROOMS if f"`{room}`" not in map_] == []
+
+
+def test_the_map_names_no_room_that_is_gone() -> None:
+    named = re.findall(
+        r"`((?:spark_cep|sql|udfs)/\w+\.py)`", (ROOT / "CONTRIBUTING.md").read_text()
+    )
+    assert set(named) <= set(ROOMS)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path) if path else document
+        assert target.exists(), link
+        if anchor:
+            assert anchor in headings(target), link
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text()
+    assert [path.name for path in folder.glob("0*.md") if f"({path.name})" not in index] == []

@@ -1,0 +1,92 @@
+"""The library's errors, and how one travels out of a Spark worker.
+
+Spark hands a worker's exception to the user as text inside its own PythonException. So a worker
+raises a `WorkerError`, which has one line of JSON after the message, and `from_text` reads that
+back as an object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+_MARK = "spark-cep-error:"
+
+
+class CepError(Exception):
+    """Any error of this library. `message` says what is wrong, `hint` what to do instead."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, details: Mapping[str, object] | None = None
+    ) -> None:
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, object] = dict(details or {})
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self).__name__, self.message, self.hint, self.details))
+
+
+class PatternError(CepError):
+    """What the user wrote cannot be run: a pattern, a condition, a measure, an option."""
+
+
+class PlanError(CepError):
+    """A forced plan or given statistics do not fit the pattern."""
+
+
+class LimitError(CepError):
+    """A worker reached a limit; `details` has the partition key and the counts."""
+
+
+class RemoteError(CepError):
+    """A remote source failed for good."""
+
+
+class WorkerError(Exception):
+    """How a `CepError` leaves a worker: its text, then the line that `from_text` reads."""
+
+    def __init__(self, error: CepError) -> None:
+        super().__init__(f"{type(error).__name__}: {error}\n{_MARK}{_to_json(error)}")
+
+
+_KINDS: dict[str, type[CepError]] = {
+    kind.__name__: kind for kind in (CepError, PatternError, PlanError, LimitError, RemoteError)
+}
+
+
+def from_text(text: str) -> CepError | None:
+    """The error whose text, possibly in the middle of a traceback, is given; None if none is.
+
+    >>> error = LimitError("too many", hint="add WITHIN", details={"key": ["k1"]})
+    >>> back = from_text(f"Traceback ...: {WorkerError(error)} and more")
+    >>> (type(back).__name__, back.message, back.details)
+    ('LimitError', 'too many', {'key': ['k1']})
+    """
+    found = re.search(re.escape(_MARK), text)
+    if found is None:
+        return None
+    try:
+        fields, _ = json.JSONDecoder().raw_decode(text[found.end() :])
+    except ValueError:
+        return None
+    return _rebuild(fields["kind"], fields["message"], fields["hint"], fields["details"])
+
+
+def _rebuild(kind: str, message: str, hint: str | None, details: Mapping[str, object]) -> CepError:
+    return _KINDS.get(kind, CepError)(message, hint=hint, details=details)
+
+
+def _to_json(error: CepError) -> str:
+    fields = {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "details": error.details,
+    }
+    return json.dumps(fields, default=str)

@@ -1,0 +1,248 @@
+"""The events of a bucket: sorted by key and order, with every position a scope needs.
+
+Rows are addressed by their *position* in the sorted order; partitions are runs of positions. All
+that matching asks about time is precomputed here as positions, so scopes are comparisons of
+integers whatever the order columns' types: `tie_start`/`tie_end` bound the rows with an equal
+order key, `window_start`/`window_end` the rows that may share a match with a row.
+
+The shipped table itself stays unsorted: only columns that conditions read are permuted (by
+`Columns`), the payload is taken once, for the rows of matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_cep.udfs.arrow_values import plain, whole
+from spark_cep.udfs.codes import key_codes, sort_codes
+from spark_cep.udfs.vectors import Columns
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Program
+
+Positions = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+# What a row may be in this advance.
+OLD: Final = 0  # its own matches were given before (or belong to an earlier slice)
+NEW: Final = 1  # matches whose latest event it is are given now
+AHEAD: Final = 2  # known, but matches that end here are not decided yet
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where each row's neighbours lie: [start, end) positions, one pair a row."""
+
+    start: Positions
+    end: Positions
+
+
+class Events:
+    """Sorted events of many keys, and the candidates of each variable."""
+
+    def __init__(self, program: Program, table: pa.Table) -> None:
+        self.program = program
+        self.table = table
+        self.size: int = table.num_rows
+        codes = key_codes([table.column(i) for i in program.keys]) if program.keys else None
+        orders = [sort_codes(table.column(order.column), order) for order in program.orders]
+        self.permutation = _sorted(codes, orders)
+        self.partition = _runs([] if codes is None else [codes[self.permutation]], self.size)
+        sorted_orders = [order[self.permutation] for order in orders]
+        self.tie = _runs([self.partition.start, *sorted_orders], self.size)
+        self.columns = Columns(program, table, self.permutation)
+        self.time = _numbers(table.column(program.orders[0].column))[self.permutation]
+        self.window = self._window()
+        self._mask = _numbers(table.column(program.mask))[self.permutation]
+        self._below: dict[int, Positions] = {}
+
+    def candidates(self, variable: int) -> Flags:
+        """Which rows meet the variable's own conditions."""
+        found: Flags = (self._mask >> variable & 1).astype(np.bool_)
+        return found
+
+    def below(self, variable: int) -> Positions:
+        """How many candidates lie before each position (size + 1 entries)."""
+        if variable not in self._below:
+            counts = np.zeros(self.size + 1, dtype=np.int64)
+            np.cumsum(self.candidates(variable), out=counts[1:])
+            self._below[variable] = counts
+        return self._below[variable]
+
+    def rows(self, positions: Positions) -> Positions:
+        """Rows of the unsorted table."""
+        return self.permutation[positions]
+
+    def stretch(self) -> Positions:
+        """A number for each (key, window-long stretch), ascending with the position.
+
+        Stretches are cut at fixed times, so they are the same for every bucket and slice.
+        """
+        window = self.program.window
+        if window is None:
+            return _numbered([self.partition.start])
+        if window.kind == "events":
+            counted = np.arange(self.size, dtype=np.int64) - self.partition.start
+            return _numbered([self.partition.start, counted // int(window.size)])
+        return _numbered([self.partition.start, self.time // window.size])
+
+    def start_of(self, position: int) -> object:
+        """The event time at a row, for messages."""
+        column = self.table.column(self.program.orders[0].column)
+        return column[int(self.permutation[position])].as_py()
+
+    def key_of(self, position: int) -> list[object]:
+        """The partition key's values at a row, for messages."""
+        row = int(self.permutation[position])
+        return [self.table.column(i)[row].as_py() for i in self.program.keys]
+
+    def _window(self) -> Span:
+        window = self.program.window
+        if window is None:
+            return self.partition
+        if window.kind == "time":
+            return _time_window(self.time, self.partition, window.size)
+        return _event_window(self.tie, self.partition, int(window.size))
+
+
+def without_null_times(program: Program, table: pa.Table) -> pa.Table:
+    """Event patterns ignore rows whose event time is NULL or NaN."""
+    order = program.orders[0]
+    column = table.column(order.column)
+    kept = pc.is_valid(column)
+    if order.type.kind == "float":
+        kept = pc.and_(kept, pc.invert(pc.is_nan(pc.fill_null(column, float("nan")))))
+    if pc.all(kept).as_py() in (True, None):
+        return table
+    return table.filter(kept)
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    values = plain(whole(column))
+    return values.astype(np.int64) if values.dtype.kind == "i" else values
+
+
+def _sorted(codes: npt.NDArray[np.int64] | None, orders: list[npt.NDArray[Any]]) -> Positions:
+    """The permutation by key, then order. One combined integer sorts several times faster than
+    a lexical sort of two columns (9 ms against 88 ms for 500,000 rows)."""
+    if len(orders) == 1:
+        only = orders[0]
+        combined = only if codes is None else _combined(codes, only)
+        if combined is not None:
+            return np.argsort(combined)
+    return np.lexsort([*reversed(orders), *([] if codes is None else [codes])])
+
+
+def _combined(
+    codes: npt.NDArray[np.int64], order: npt.NDArray[Any]
+) -> npt.NDArray[np.int64] | None:
+    if order.dtype.kind != "i" or not len(order):
+        return None
+    least, most = int(order.min()), int(order.max())
+    span = most - least + 1
+    if (int(codes.max()) + 1) * span >= 1 << 63:
+        return None
+    combined: npt.NDArray[np.int64] = codes * span + (order - least)
+    return combined
+
+
+def _changes(columns: list[npt.NDArray[Any]], size: int) -> Flags:
+    """True where a row differs from the one before in any column; True at row 0."""
+    changed = np.zeros(size, dtype=np.bool_)
+    if size:
+        changed[0] = True
+    for column in columns:
+        np.logical_or(changed[1:], column[1:] != column[:-1], out=changed[1:])
+    return changed
+
+
+def _numbered(columns: list[npt.NDArray[Any]]) -> Positions:
+    if not len(columns[0]):
+        return np.zeros(0, dtype=np.int64)
+    return np.cumsum(_changes(columns, len(columns[0]))) - 1
+
+
+def _runs(columns: list[npt.NDArray[Any]], size: int) -> Span:
+    """The run of equal values around each row."""
+    starts = np.flatnonzero(_changes(columns, size))
+    ends = np.append(starts[1:], size)[: len(starts)]
+    lengths = ends - starts
+    return Span(np.repeat(starts, lengths), np.repeat(ends, lengths))
+
+
+def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> Span:
+    """For each row, the rows of its partition at most `size` away."""
+    if time.dtype.kind == "i":
+        compressed = _compressed(time, partition, int(size))
+        if compressed is not None:
+            limit = np.int64(size)
+            return Span(
+                np.searchsorted(compressed, compressed - limit, side="left"),
+                np.searchsorted(compressed, compressed + limit, side="right"),
+            )
+    rows = np.arange(len(time))
+    # Differences are taken the way a condition would take them: latest minus earliest.
+    return Span(
+        bisect(partition.start, rows, lambda at, row: time[row] - time[at] <= size),
+        bisect(rows, partition.end, lambda at, row: time[at] - time[row] > size),
+    )
+
+
+def _compressed(time: npt.NDArray[Any], partition: Span, size: int) -> npt.NDArray[np.int64] | None:
+    """One ascending coordinate for all partitions in which distances up to `size` are exact.
+
+    Every gap, and the step from one partition to the next, is cut to `size + 1`: two rows are at
+    most `size` apart exactly when their coordinates are. None when the sum would overflow.
+    """
+    count = len(time)
+    if count == 0:
+        return np.zeros(0, dtype=np.int64)
+    if count * (float(size) + 1.0) > 2.0**62 or float(size) > 2.0**61:
+        return None
+    gaps = np.empty(count, dtype=np.int64)
+    gaps[0] = 0
+    # A difference that wraps is negative: both that and a step to the next partition are cut.
+    np.subtract(time[1:], time[:-1], out=gaps[1:])
+    gaps[1:][(gaps[1:] > size) | (gaps[1:] < 0)] = size + 1
+    starts = partition.start[1:] != partition.start[:-1]
+    gaps[1:][starts] = size + 1
+    return np.cumsum(gaps)
+
+
+def _event_window(tie: Span, partition: Span, size: int) -> Span:
+    """For each row, the rows that span at most `size` input rows with it, ties included."""
+    rows = np.arange(len(tie.start))
+    first_allowed = np.maximum(tie.end - size, partition.start)
+    # The earliest row's ties count too, so a tie group that begins before the bound is out.
+    start = np.where(
+        (first_allowed < tie.end) & (tie.start[np.minimum(first_allowed, rows)] < first_allowed),
+        tie.end[np.minimum(first_allowed, rows)],
+        first_allowed,
+    )
+    last_allowed = np.minimum(tie.start + size, partition.end)
+    final = np.maximum(last_allowed - 1, rows)
+    end = np.where(tie.end[final] > last_allowed, tie.start[final], last_allowed)
+    return Span(start, end)
+
+
+def bisect(
+    low: Positions, high: Positions, reached: Callable[[Positions, Positions], Flags]
+) -> Positions:
+    """For each range [low, high) the first position for which `reached(position, index)` holds,
+    `high` where it never does. `reached` must be monotone over the range."""
+    low, high = low.copy(), high.copy()
+    open_ = np.flatnonzero(low < high)
+    while len(open_):
+        middle = (low[open_] + high[open_]) >> 1
+        found = reached(middle, open_)
+        high[open_[found]] = middle[found]
+        low[open_[~found]] = middle[~found] + 1
+        open_ = open_[low[open_] < high[open_]]
+    return low

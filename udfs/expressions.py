@@ -1,0 +1,126 @@
+"""Cross-variable expressions as the driver ships them: typed trees over hoisted columns.
+
+A leaf `Cell` names a column of the shipped events and the variable whose row it is read at;
+everything below one variable was already computed by Spark. `udfs/evaluate.py` runs the trees.
+
+Always holds: types are resolved; operands of a comparison have one kind and, for decimals, one
+scale (the driver hoists or inserts a `cast`); no operation is here whose result could differ
+from Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from typing import Literal as Choice
+
+Kind = Choice[
+    "bool",
+    "int",  # bits: 8, 16, 32, 64
+    "float",  # bits: 32, 64
+    "decimal",  # precision, scale
+    "string",  # UTF8_BINARY, or the collation key as binary
+    "binary",
+    "date",
+    "timestamp",  # microseconds since the epoch, UTC instant
+    "timestamp_ntz",
+    "interval",  # day-time, microseconds
+    "months",  # year-month, months
+    "null",
+    "other",  # may only feed `is_null` and user functions
+]
+
+# How a cell of a Kleene variable is read. "each": the condition holds for each element;
+# "prev": the element before; the others fold the whole list.
+Reading = Choice["each", "prev", "first", "last", "count", "sum", "avg", "min", "max"]
+FOLDS = frozenset({"first", "last", "count", "sum", "avg", "min", "max"})
+
+
+@dataclass(frozen=True)
+class Type:
+    """A Spark SQL type, as far as the engine needs to know it."""
+
+    kind: Kind
+    bits: int = 64
+    precision: int = 0
+    scale: int = 0
+
+
+BOOL = Type("bool")
+BIGINT = Type("int", 64)
+DOUBLE = Type("float", 64)
+
+
+class Expression:
+    """A node; every node has a `type`."""
+
+    type: Type
+
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        for child in self.children():
+            yield from child.walk()
+
+
+@dataclass(frozen=True)
+class Cell(Expression):
+    """Column `column` of the shipped events (an index into Program.columns), read at the row
+    that `variable` is bound to. `column` is None only for `count(b)`."""
+
+    variable: int
+    column: int | None
+    type: Type
+    reading: Reading = "each"
+
+
+@dataclass(frozen=True)
+class Constant(Expression):
+    """A literal as Python value: int (also microseconds, days, months), float, bool, str,
+    bytes, unscaled int for decimals, None."""
+
+    value: Any
+    type: Type
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    """An operation. Names:
+
+    comparison   = <> < <= > >= <=>            boolean     and or not
+    arithmetic   + - * / % div neg abs         nullness    is_null is_not_null coalesce nullif
+    choice       if (condition, then, else)    selection   least greatest in (value, items...)
+    conversion   cast (numeric widening only)  floats      isnan
+    `CASE` becomes nested `if`, `BETWEEN` two comparisons under `and`.
+    """
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+@dataclass(frozen=True)
+class UserCall(Expression):
+    """A `cep.udf`: called with one pandas Series per argument, gives as many values."""
+
+    name: str
+    function: Callable[..., Any] = field(compare=False)
+    arguments: tuple[Expression, ...]
+    type: Type
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+def cells(expression: Expression) -> Iterator[Cell]:
+    return (node for node in expression.walk() if isinstance(node, Cell))
+
+
+def variables(expression: Expression) -> frozenset[int]:
+    return frozenset(cell.variable for cell in cells(expression))

@@ -1,0 +1,164 @@
+"""What the driver decides and ships: a Program, frozen, plain data.
+
+The shipped events are an Arrow table whose columns are `Program.columns`, by position. A program
+refers to them by index: partition keys (already canonical, so that equal keys are equal values),
+order columns, the candidate mask (bit v set: this row may be variable v), hoisted expressions
+and the payload that the answer needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from typing import Literal as Choice
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.expressions import Expression, Type
+
+Strategy = Choice["any", "next", "strict"]
+Consumption = Choice["reuse", "consume"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One order column. The first one is the event time."""
+
+    column: int
+    type: Type
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Window:
+    """WITHIN. `size` counts input rows for "events"; for "time" it is in the unit of the first
+    order column as shipped: microseconds for timestamps, days for dates, plain numbers (int,
+    float, or unscaled int for decimals) otherwise."""
+
+    kind: Choice["time", "events"]
+    size: int | float
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A name of the pattern. `is_list`: the answer holds an array of rows."""
+
+    name: str
+    negated: bool = False
+    is_list: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A cross-variable conjunct. `text` is what the user wrote, for explain and errors."""
+
+    expression: Expression
+    text: str
+    variables: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a plan orders: one variable, or the members of a group in sequence.
+
+    A list slot is bound to `low`..`high` elements; an element of a group is one match of `body`.
+    """
+
+    variables: tuple[int, ...]
+    low: int = 1
+    high: int | None = 1
+    is_list: bool = False
+    body: Branch | None = None
+
+
+@dataclass(frozen=True)
+class Negation:
+    """No row of `variable` between the latest row of slots `after` and the earliest of `before`.
+
+    place "between": both given. "start": no `after`, the window before the latest event bounds
+    it. "end": no `before`, the window after the earliest event does. "around" (inside AND):
+    neither, both do.
+    """
+
+    variable: int
+    place: Choice["between", "start", "end", "around"]
+    after: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One way to fill the pattern: every OR decided, every optional part filled or dropped.
+
+    `precedes` is transitive: (i, j) means every row of slot i is before every row of slot j.
+    `empty` are the list variables matched as the empty list. `covered`: a match for which all
+    negations of one of these tuples hold is already an answer of an earlier branch that fills
+    the same variables.
+    """
+
+    slots: tuple[Slot, ...]
+    precedes: frozenset[tuple[int, int]]
+    negations: tuple[Negation, ...] = ()
+    empty: frozenset[int] = frozenset()
+    covered: tuple[tuple[Negation, ...], ...] = ()
+
+    def filled(self) -> frozenset[int]:
+        return frozenset(v for slot in self.slots for v in slot.variables)
+
+
+# ---- the pattern as a tree, for the run engine (skip-till-next, strict) ------------------------
+
+
+@dataclass(frozen=True)
+class Tree:
+    """kind "event" and "not": `variable`. "seq", "all", "any": `parts`. "repeat": one part,
+    `low`..`high` times (high None: no end), binding lists. "optional": one part or nothing."""
+
+    kind: Choice["event", "not", "seq", "all", "any", "repeat", "optional"]
+    variable: int = -1
+    parts: tuple[Tree, ...] = ()
+    low: int = 1
+    high: int | None = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a query with a LimitError. Counts are taken per partition key and window:
+    among partial matches (or matches) whose earliest events lie in one window-long stretch."""
+
+    partial_matches: int | None = 20_000_000
+    matches: int | None = 100_000_000
+    backtracking_steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """kind "eager": the order of the pattern. "lazy-chain": `order` (variable indices), or
+    ascending candidate counts of each bucket where it is None."""
+
+    kind: Choice["eager", "lazy-chain"]
+    order: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """`home`, where time slices copy rows: the boolean column that is TRUE where a row is in its
+    own slice. A match belongs to the slice in which its latest row is at home; others are dropped.
+    """
+
+    columns: tuple[str, ...]
+    keys: tuple[int, ...]
+    orders: tuple[Order, ...]
+    mask: int
+    variables: tuple[Variable, ...]
+    conditions: tuple[Condition, ...]
+    tree: Tree
+    branches: tuple[Branch, ...]
+    plan: Plan
+    window: Window | None = None
+    strategy: Strategy = "any"
+    consumption: Consumption = "reuse"
+    limits: Limits = Limits()
+    block_pairs: int = 1 << 17
+    ansi: bool = True
+    home: int | None = None

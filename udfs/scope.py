@@ -1,0 +1,178 @@
+"""The scope of a step: which candidates each partial has to be tried with.
+
+A scope is a range of positions, narrowed by the order, the window and bounds on time; a `Pool`
+turns it into a range of its candidates. With equalities the pool is sorted by (values, position),
+so that only candidates with equal values are in the range: the equality is never tested pair by
+pair. `blocks` then walks all pairs of a set of partials, a bounded number at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_cep.udfs.events import Events, Positions, bisect
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.expressions import Cell
+    from spark_cep.udfs.partials import Partials, Slots
+    from spark_cep.udfs.reading import Reader
+    from spark_cep.udfs.steps import Step, TimeBound
+    from spark_cep.udfs.vectors import Columns, Vector
+
+
+@dataclass(frozen=True)
+class Range:
+    """Rows (or candidates) [low, high), one range a partial; empty where low >= high."""
+
+    low: Positions
+    high: Positions
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Candidates in the order of their first row; `below[p]` of them begin before position p."""
+
+    elements: Positions
+    below: Positions
+
+    def find(self, rows: Range) -> Range:
+        return Range(self.below[rows.low], self.below[np.maximum(rows.low, rows.high)])
+
+
+def pool(elements: Positions, first: Positions, size: int) -> Pool:
+    """`first` is ascending: the first row of each element."""
+    below = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(first, minlength=size), out=below[1:])
+    return Pool(elements, below)
+
+
+class IndexedPool:
+    """A pool whose candidates are found by equal values first, then by position."""
+
+    def __init__(
+        self,
+        elements: Positions,
+        first: Positions,
+        cells: Sequence[Cell],
+        columns: Columns,
+        size: int,
+    ) -> None:
+        self._dictionaries: list[npt.NDArray[Any]] = []
+        self._stride = size + 1
+        code, known = np.zeros(len(first), dtype=np.int64), np.ones(len(first), dtype=np.bool_)
+        for cell in cells:
+            assert cell.column is not None
+            vector = columns.gather(cell.column, cell.type, first)
+            values = _normal(vector)
+            dictionary, place = np.unique(values, return_inverse=True)
+            self._dictionaries.append(dictionary)
+            code = code * len(dictionary) + place
+            if vector.valid is not None:
+                known &= vector.valid
+        # Products of dictionary sizes may grow past int64, so codes are made dense again.
+        self._codes, dense = np.unique(code, return_inverse=True)
+        kept = np.flatnonzero(known)
+        order = kept[np.argsort(dense[kept], kind="stable")]
+        self.elements = elements[order]
+        self._sorted = dense[order] * self._stride + first[order]
+
+    def find(self, rows: Range, bound: Sequence[Vector]) -> Range:
+        """`bound`: for each equality the value that a partial's candidates must have."""
+        code = np.zeros(len(rows.low), dtype=np.int64)
+        known = rows.low < rows.high
+        for dictionary, vector in zip(self._dictionaries, bound, strict=True):
+            place, found = _place(dictionary, _normal(vector))
+            code = code * len(dictionary) + place
+            known &= found
+            if vector.valid is not None:
+                known &= vector.valid
+        dense, found = _place(self._codes, code)
+        known &= found
+        start = dense * self._stride
+        low = np.searchsorted(self._sorted, start + rows.low)
+        high = np.searchsorted(self._sorted, start + rows.high)
+        return Range(low, np.where(known, high, low))
+
+
+def _normal(vector: Vector) -> npt.NDArray[Any]:
+    """Values that are equal exactly when Spark says so: -0.0 becomes 0.0."""
+    return vector.values + 0.0 if vector.values.dtype.kind == "f" else vector.values
+
+
+def _place(
+    dictionary: npt.NDArray[Any], values: npt.NDArray[Any]
+) -> tuple[Positions, npt.NDArray[np.bool_]]:
+    """Where each value stands in the sorted dictionary, and whether it is there at all."""
+    if not len(dictionary):
+        return np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(dictionary, values), len(dictionary) - 1)
+    there = dictionary[place] == values
+    if dictionary.dtype.kind == "f":
+        there |= np.isnan(dictionary[place]) & np.isnan(values)
+    return place, there
+
+
+def scope(step: Step, events: Events, slots: Slots, partials: Partials) -> Range:
+    """The rows that may fill the step's slot: window, order, and for a list what is in it."""
+    low = events.window.start[partials.latest]
+    high = events.window.end[partials.earliest]
+    for slot in step.after:
+        low = np.maximum(low, events.tie.end[slots.last(slot, partials)])
+    for slot in step.before:
+        high = np.minimum(high, events.tie.start[slots.first(slot, partials)])
+    if step.slot in partials.elements:
+        low = np.maximum(low, events.tie.end[slots.last(step.slot, partials)])
+    return Range(low, high)
+
+
+def narrowed(rows: Range, bounds: Sequence[TimeBound], events: Events, reader: Reader) -> Range:
+    """Applies conditions that compare the new row's event time with a bound value."""
+    low, high = rows.low, rows.high
+    time = events.time
+    for bound in bounds:
+        value = reader.values(bound.bound)
+        limit = value.values
+        # A NULL bound makes the condition NULL: no candidate at all.
+        if value.valid is not None:
+            high = np.where(value.valid, high, low)
+        if bound.comparison in {">", ">=", "="}:
+            strict = bound.comparison == ">"
+            low = bisect(
+                low,
+                np.maximum(low, high),
+                lambda at, i, limit=limit, strict=strict: (  # type: ignore[misc]
+                    time[at] > limit[i] if strict else time[at] >= limit[i]
+                ),
+            )
+        if bound.comparison in {"<", "<=", "="}:
+            strict = bound.comparison == "<"
+            high = bisect(
+                low,
+                np.maximum(low, high),
+                lambda at, i, limit=limit, strict=strict: (  # type: ignore[misc]
+                    time[at] >= limit[i] if strict else time[at] > limit[i]
+                ),
+            )
+    return Range(low, high)
+
+
+def blocks(ranges: Range, size: int) -> Iterator[tuple[Positions, Positions]]:
+    """All pairs (partial, candidate index), at most `size` at a time, in order."""
+    counts = np.maximum(ranges.high - ranges.low, 0)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    # Candidate index minus pair number is constant within a partial.
+    shift = ranges.low - (ends - counts)
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        first, last = np.searchsorted(ends, [start, stop - 1], side="right")
+        here = np.minimum(ends[first : last + 1], stop) - np.maximum(
+            ends[first : last + 1] - counts[first : last + 1], start
+        )
+        partial = np.repeat(np.arange(first, last + 1), here)
+        yield partial, np.arange(start, stop) + shift[partial]

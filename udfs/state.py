@@ -1,0 +1,82 @@
+"""A state as bytes and back: a versioned header, then Arrow IPC. Nothing is ever unpickled.
+
+The header names the program that the state belongs to by a fingerprint, so that a state of
+another pattern, or of the same columns in another order, is refused instead of misread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_cep.udfs.engine import State
+from spark_cep.udfs.errors import CepError
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Program
+
+_MAGIC = b"SCEP"
+_VERSION = 1
+_PREFIX = struct.Struct("<4sHI")  # magic, version, length of the JSON header
+
+
+def fingerprint(program: Program) -> str:
+    """Equal for programs that mean the same and ship the same columns. How a program is run
+    (plan, block size, limits) does not count: a state outlives a change of plan."""
+    meaning = (
+        program.columns, program.keys, program.orders, program.mask, program.variables,
+        [(c.text, repr(c.expression), sorted(c.variables)) for c in program.conditions],
+        program.tree, program.window, program.strategy, program.consumption, program.ansi,
+    )  # fmt: skip
+    return hashlib.sha256(_without_addresses(repr(meaning)).encode()).hexdigest()
+
+
+def _without_addresses(text: str) -> str:
+    """A user function prints with its address, which differs in every process."""
+    return " ".join(word for word in text.split() if not word.startswith("0x"))
+
+
+def to_bytes(state: State, program: Program) -> bytes:
+    header = json.dumps(
+        {
+            "program": fingerprint(program),
+            "horizon": state.horizon,
+            "has_events": state.events is not None,
+        }
+    ).encode()
+    sink = pa.BufferOutputStream()
+    sink.write(_PREFIX.pack(_MAGIC, _VERSION, len(header)))
+    sink.write(header)
+    if state.events is not None:
+        with pa.ipc.new_stream(sink, state.events.schema) as writer:
+            writer.write_table(state.events)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def from_bytes(data: bytes, program: Program) -> State:
+    """The state, if it is one of this program's; a CepError that says why if it is not."""
+    if len(data) < _PREFIX.size:
+        raise CepError("the stored state is cut short", hint="start from a new checkpoint")
+    magic, version, length = _PREFIX.unpack_from(data)
+    if magic != _MAGIC:
+        raise CepError("these bytes are no state of spark-cep", hint="start from a new checkpoint")
+    if version != _VERSION:
+        raise CepError(
+            f"the stored state has format {version}, this release reads format {_VERSION}",
+            hint="finish the query with the release that wrote it, or start from a new checkpoint",
+        )
+    header = json.loads(data[_PREFIX.size : _PREFIX.size + length])
+    if header["program"] != fingerprint(program):
+        raise CepError(
+            "the stored state belongs to another pattern or to other columns",
+            hint="restore the pattern it was made with, or start from a new checkpoint",
+        )
+    events = None
+    if header["has_events"]:
+        with pa.ipc.open_stream(pa.py_buffer(data)[_PREFIX.size + length :]) as reader:
+            events = reader.read_all()
+    return State(events, header["horizon"])

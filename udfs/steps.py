@@ -1,0 +1,323 @@
+"""A branch and an order become steps: what each next slot's scope is and what is tested when.
+
+Compiled once a bucket, from frozen input. Every condition of the branch appears in exactly one
+place: as an equality that indexes, as a test on each new element, as a test on a complete list,
+inside a negation, or in a group's body. Bounds on time only narrow the scope; their condition
+stays a test, so a bound may be generous but never lose a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from spark_cep.udfs.expressions import FOLDS, Call, Cell, Expression, UserCall, cells
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Branch, Condition, Negation, Program
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+_WHOLE = frozenset({"int", "date", "timestamp", "timestamp_ntz"})
+
+
+@dataclass(frozen=True)
+class Equality:
+    """`cell` of the new row equals `bound`, an expression over what is already bound."""
+
+    cell: Cell
+    bound: Expression
+
+
+@dataclass(frozen=True)
+class TimeBound:
+    """The new row's event time is `comparison` ("<=", ...) than `bound`."""
+
+    comparison: str
+    bound: Expression
+
+
+@dataclass(frozen=True)
+class NegationCheck:
+    """A negation whose neighbours and conditions are bound. `inside`: slots whose own rows may lie
+    where it looks, which never block. `group`: the slot whose elements it is tested in, when it
+    stands inside a repeated group."""
+
+    negation: Negation
+    tests: tuple[Condition, ...]
+    equalities: tuple[Equality, ...]
+    inside: tuple[int, ...] = ()
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Binds `slot`. `after` and `before` are the bound slots nearest to it in the order,
+    `unordered` those it has no order with, so that a row could be taken twice."""
+
+    slot: int
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+    unordered: tuple[int, ...]
+    equalities: tuple[Equality, ...]
+    bounds: tuple[TimeBound, ...]
+    tests: tuple[Condition, ...]
+    on_complete: tuple[Condition, ...]
+    negations: tuple[NegationCheck, ...]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """`bodies`: for each repeated group's slot what can be decided within one iteration."""
+
+    branch: Branch
+    steps: tuple[Step, ...]
+    bodies: dict[int, tuple[Branch, tuple[Condition, ...]]]
+    covered: tuple[tuple[NegationCheck, ...], ...]
+
+
+def compile_steps(
+    branch: Branch, order: Sequence[int], program: Program, conditions: Sequence[Condition]
+) -> Steps:
+    """The steps that bind the branch's slots in `order` (slot numbers)."""
+    return _Compiler(branch, program, conditions).run(order)
+
+
+class _Compiler:
+    def __init__(self, branch: Branch, program: Program, conditions: Sequence[Condition]) -> None:
+        self.branch = branch
+        self.program = program
+        self.slot_of = {v: i for i, slot in enumerate(branch.slots) for v in slot.variables}
+        negated = {v for v, variable in enumerate(program.variables) if variable.negated}
+        self.negative = [c for c in conditions if c.variables & negated]
+        self.positive = [
+            c for c in conditions if not c.variables & negated and c.variables <= branch.filled()
+        ]
+
+    def run(self, order: Sequence[int]) -> Steps:
+        bodies = {
+            number: self._body(number, slot.body)
+            for number, slot in enumerate(self.branch.slots)
+            if slot.body is not None
+        }
+        inner = [c for _, conditions in bodies.values() for c in conditions]
+        waiting = [c for c in self.positive if c not in inner]
+        pending = self._negation_checks(self.branch.negations)
+        steps, bound = [], set[int]()
+        for slot in order:
+            bound.add(slot)
+            ready = [c for c in waiting if self._slots(c) <= bound]
+            waiting = [c for c in waiting if c not in ready]
+            decided = [check for check in pending if self._needs(check) <= bound]
+            pending = [check for check in pending if check not in decided]
+            steps.append(self._step(slot, bound - {slot}, ready, tuple(decided)))
+        assert not waiting
+        assert not pending
+        covered = tuple(tuple(self._negation_checks(n)) for n in self.branch.covered)
+        return Steps(self.branch, tuple(steps), bodies, covered)
+
+    def _step(
+        self,
+        slot: int,
+        bound: set[int],
+        ready: Sequence[Condition],
+        negations: tuple[NegationCheck, ...],
+    ) -> Step:
+        precedes = self.branch.precedes
+        earlier = {other for other in bound if (other, slot) in precedes}
+        later = {other for other in bound if (slot, other) in precedes}
+        on_complete = tuple(c for c in ready if self._folds(c, slot))
+        each = [c for c in ready if c not in on_complete]
+        equalities, tests = _split(each, lambda c: self._equality(c, slot))
+        return Step(
+            slot,
+            tuple(o for o in earlier if not any((o, p) in precedes for p in earlier)),
+            tuple(o for o in later if not any((p, o) in precedes for p in later)),
+            tuple(sorted(bound - earlier - later)),
+            equalities,
+            tuple(b for c in tests if (b := self._time_bound(c, slot)) is not None),
+            tuple(sorted(tests, key=_cost)),
+            on_complete,
+            negations,
+        )
+
+    # -- conditions ------------------------------------------------------------------------------
+
+    def _slots(self, condition: Condition) -> set[int]:
+        return {self.slot_of[v] for v in condition.variables if v in self.slot_of}
+
+    def _body(self, number: int, body: Branch) -> tuple[Branch, tuple[Condition, ...]]:
+        inner = tuple(n for n in body.negations if self._in_iteration(n, number))
+        negated = {negation.variable for negation in inner}
+        conditions = [c for c in self.positive if self._in_body(c, number)]
+        conditions += [c for c in self.negative if c.variables & negated]
+        return replace(body, negations=inner), tuple(conditions)
+
+    def _in_body(self, condition: Condition, number: int) -> bool:
+        return condition.variables <= set(self.branch.slots[number].variables) and all(
+            cell.reading == "each" for cell in cells(condition.expression)
+        )
+
+    def _folds(self, condition: Condition, slot: int) -> bool:
+        return any(
+            cell.reading in FOLDS and self.slot_of.get(cell.variable) == slot
+            for cell in cells(condition.expression)
+        )
+
+    def _equality(self, condition: Condition, slot: int) -> Equality | None:
+        return (
+            None
+            if self.branch.slots[slot].body
+            else _equality(condition, self.branch.slots[slot].variables[0], self._is_plain)
+        )
+
+    def _is_plain(self, variable: int) -> bool:
+        return variable in self.slot_of and not self.branch.slots[self.slot_of[variable]].is_list
+
+    def _time_bound(self, condition: Condition, slot: int) -> TimeBound | None:
+        variable = self.branch.slots[slot].variables[0]
+        time = self.program.orders[0]
+        found = _compared(condition, variable, self._is_plain, frozenset(_MIRRORED))
+        if (
+            found is None
+            or self.branch.slots[slot].body is not None
+            or found[1].column != time.column
+            or time.type.kind not in _WHOLE
+            or found[2].type.kind != time.type.kind
+        ):
+            return None
+        return TimeBound(found[0], found[2])
+
+    # -- negations -------------------------------------------------------------------------------
+
+    def _negation_checks(self, negations: Sequence[Negation]) -> list[NegationCheck]:
+        checks = [self._check(negation, None) for negation in negations]
+        for number, slot in enumerate(self.branch.slots):
+            for negation in slot.body.negations if slot.body else ():
+                if not self._in_iteration(negation, number):
+                    checks.append(self._check(negation, number))
+        return checks
+
+    def all_checks(self) -> list[NegationCheck]:
+        checks = [self._check(negation, None) for negation in self.branch.negations]
+        return checks + [
+            self._check(negation, number)
+            for number, slot in enumerate(self.branch.slots)
+            for negation in (slot.body.negations if slot.body else ())
+        ]
+
+    def _in_iteration(self, negation: Negation, group: int) -> bool:
+        """Whether one iteration decides it: no condition reads beyond, and no row of a slot that
+        is not in sequence with the group can lie inside."""
+        members = {*self.branch.slots[group].variables, negation.variable}
+        return not self._unordered(group) and all(
+            cell.reading == "each" and cell.variable in members
+            for condition in self._tests_of(negation)
+            for cell in cells(condition.expression)
+        )
+
+    def _unordered(self, slot: int) -> tuple[int, ...]:
+        return tuple(
+            other
+            for other in range(len(self.branch.slots))
+            if other != slot and not {(slot, other), (other, slot)} & self.branch.precedes
+        )
+
+    def _tests_of(self, negation: Negation) -> list[Condition]:
+        """Those conjuncts on the negated variable whose other variables this branch fills."""
+        return [
+            c
+            for c in self.negative
+            if negation.variable in c.variables
+            and c.variables - {negation.variable} <= self.branch.filled()
+        ]
+
+    def _check(self, negation: Negation, group: int | None) -> NegationCheck:
+        tests = self._tests_of(negation)
+        equalities, others = _split(
+            tests,
+            lambda c: _equality(c, negation.variable, self._is_plain) if group is None else None,
+        )
+        inside = self._inside(negation) if group is None else self._unordered(group)
+        return NegationCheck(negation, tuple(sorted(others, key=_cost)), equalities, inside, group)
+
+    def _inside(self, negation: Negation) -> tuple[int, ...]:
+        """Slots that neither bound the negation nor lie beyond one that does."""
+        outside = {*negation.after, *negation.before}
+        outside |= {s for s, other in self.branch.precedes if other in negation.after}
+        outside |= {s for other, s in self.branch.precedes if other in negation.before}
+        return tuple(s for s in range(len(self.branch.slots)) if s not in outside)
+
+    def _needs(self, check: NegationCheck) -> set[int]:
+        conditions = {
+            self.slot_of[cell.variable]
+            for c in check.tests
+            for cell in cells(c.expression)
+            if cell.variable in self.slot_of
+        }
+        conditions |= {
+            self.slot_of[cell.variable] for e in check.equalities for cell in cells(e.bound)
+        }
+        if check.group is not None:
+            return conditions | {check.group} | set(check.inside)
+        if check.negation.place != "between":
+            return set(range(len(self.branch.slots)))
+        around = {*check.negation.after, *check.negation.before}
+        return conditions | around | set(check.inside)
+
+
+def _split(
+    conditions: Sequence[Condition], as_equality: Callable[[Condition], Equality | None]
+) -> tuple[tuple[Equality, ...], list[Condition]]:
+    found = [(condition, as_equality(condition)) for condition in conditions]
+    return (
+        tuple(equality for _, equality in found if equality is not None),
+        [condition for condition, equality in found if equality is None],
+    )
+
+
+def _compared(
+    condition: Condition,
+    variable: int,
+    is_plain: Callable[[int], bool],
+    comparisons: frozenset[str],
+) -> tuple[str, Cell, Expression] | None:
+    """`cell-of-variable comparison expression-over-plain-bound-variables`, either way round."""
+    expression = condition.expression
+    if not isinstance(expression, Call) or expression.name not in comparisons:
+        return None
+    left, right = expression.arguments
+    for cell, other, name in (
+        (left, right, expression.name),
+        (right, left, _MIRRORED[expression.name]),
+    ):
+        if (
+            isinstance(cell, Cell)
+            and cell.variable == variable
+            and cell.reading == "each"
+            and any(True for _ in cells(other))
+            and all(c.variable != variable and is_plain(c.variable) for c in cells(other))
+            and not any(isinstance(node, UserCall) for node in other.walk())
+        ):
+            return name, cell, other
+    return None
+
+
+def _equality(
+    condition: Condition, variable: int, is_plain: Callable[[int], bool]
+) -> Equality | None:
+    found = _compared(condition, variable, is_plain, frozenset({"="}))
+    if found is None or found[1].type.kind in {"decimal", "other", "null"}:
+        return None
+    return Equality(found[1], found[2])
+
+
+def _cost(condition: Condition) -> int:
+    """Plain comparisons first, user functions last."""
+    nodes = list(condition.expression.walk())
+    return len(nodes) + 1000 * sum(isinstance(node, UserCall) for node in nodes)
+
+
+def negation_checks(branch: Branch, program: Program) -> list[NegationCheck]:
+    """All negations of the branch, those inside repeated groups included, for finished matches."""
+    return _Compiler(branch, program, program.conditions).all_checks()
