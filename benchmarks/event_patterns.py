@@ -12,7 +12,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,11 @@ class Run:
     rounds: int
     scale: float
 
+    def rows(self, shape: Stock) -> int:
+        return max(1, int(shape.rows * self.scale))
+
     def ticks(self, spark: SparkSession, shape: Stock) -> DataFrame:
-        scaled = Stock(max(1, int(shape.rows * self.scale)), shape.keys, shape.rows_per_window)
+        scaled = replace(shape, rows=self.rows(shape))
         return spark.read.parquet(write_stock(scaled, self.folder))
 
 
@@ -104,7 +107,9 @@ def growth(run: Run) -> list[Line]:
         return lambda spark: _match(run.ticks(spark, shape), "lazy-chain", GAIN)
 
     return _in_own_sessions(
-        run, "growth", {f"{shape.rows:,} rows": (2, matches(shape)) for shape in (STOCK, TENFOLD)}
+        run,
+        "growth",
+        {f"{run.rows(shape):,} rows": (2, matches(shape)) for shape in (STOCK, TENFOLD)},
     )
 
 

@@ -14,7 +14,9 @@ Run it with `python examples/card_fraud.py`.
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +79,8 @@ def main(spark: SparkSession) -> DataFrame:
 
 
 if __name__ == "__main__":
-    session = SparkSession.builder.appName("card fraud").getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what runs this
+    builder = SparkSession.builder.appName("card fraud")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     main(session)
     session.stop()

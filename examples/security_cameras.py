@@ -14,7 +14,9 @@ see "partition" in the plan. Run it with `python examples/security_cameras.py`.
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -66,6 +68,8 @@ def main(spark: SparkSession) -> DataFrame:
 
 
 if __name__ == "__main__":
-    session = SparkSession.builder.appName("security cameras").getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what runs this
+    builder = SparkSession.builder.appName("security cameras")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     main(session)
     session.stop()

@@ -13,7 +13,9 @@ Run it with `python examples/stock_sequence.py`.
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -68,6 +70,8 @@ def main(spark: SparkSession) -> DataFrame:
 
 
 if __name__ == "__main__":
-    session = SparkSession.builder.appName("stock sequence").getOrCreate()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what runs this
+    builder = SparkSession.builder.appName("stock sequence")
+    session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     main(session)
     session.stop()

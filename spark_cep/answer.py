@@ -32,15 +32,23 @@ PRESENT = "__cep_present"
 
 
 @dataclass(frozen=True)
+class Shown:
+    """A measure. `sql` is over the variables' structs, `text` is what the user wrote."""
+
+    name: str
+    sql: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Answer:
-    """`names` are the input's columns; `measures` the user's names and expressions in order.
-    `partition` are the answer's partition columns, by name and shipped index."""
+    """`names` are the input's columns, `partition` the names of the partition columns."""
 
     shape: Shape
     output: Output
     names: tuple[str, ...]
     partition: tuple[str, ...]
-    measures: tuple[tuple[str, str], ...] = ()
+    measures: tuple[Shown, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Wanted:
     conditions read of each variable id; None: all columns of all variables."""
 
     shape: Shape
-    measures: tuple[tuple[str, str], ...]
+    measures: tuple[Shown, ...]
     reads: Mapping[int, Iterable[str]] | None
     has_after: bool
 
@@ -101,7 +109,7 @@ def check_names(
         return
     taken = {name.casefold(): f"the partition column {name!r}" for name in partition}
     if wanted.shape == "measures":
-        shown = [(name, f"the measure {name!r}") for name, _ in wanted.measures]
+        shown = [(each.name, f"the measure {each.name!r}") for each in wanted.measures]
         hint = "give the measure another name"
     else:
         shown = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -83,10 +83,10 @@ def cores_of(session: SparkSession) -> int:
 
 def plan_text(df: DataFrame, mode: str = "simple") -> str:
     """What `df.explain(mode)` would print, in classic and Connect sessions."""
-    if hasattr(df, "_explain_string"):
-        return str(df._explain_string(mode=mode))
-    jvm = df._sc._jvm
-    return str(jvm.PythonSQLUtils.explainString(df._jdf.queryExecution(), mode))
+    untyped: Any = df
+    if not hasattr(untyped, "_jdf"):
+        return str(untyped._explain_string(mode=mode))
+    return str(untyped._sc._jvm.PythonSQLUtils.explainString(untyped._jdf.queryExecution(), mode))
 
 
 def parse_bytes(plan: str) -> int | None:

@@ -1,6 +1,6 @@
 """Choosing a plan: a pure function from facts to a choice that says why.
 
-Today's ladder is short: what was forced, else a lazy chain in ascending order of candidates.
+Today's ladder is short: what was forced, else a lazy chain, fewest candidates first.
 Later planners add rungs here; whatever is chosen, the answer is the same.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_cep.errors import PlanError
 from spark_cep.plans import Wish, order_of
+from spark_cep.udfs.order import rarest_first
 from spark_cep.udfs.program import Plan, Strategy, Variable
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Facts:
     """`counts`: candidates of each variable id, exact or in a common unit; None: not known.
-    `source` says in words where they come from."""
+    `source` says in words where they come from. `conditions`: the variables of each conjunct."""
 
     variables: tuple[Variable, ...]
     strategy: Strategy
     wish: Wish
     counts: Mapping[int, float] | None = None
     source: str = ""
+    conditions: tuple[frozenset[int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,11 @@ def choose(facts: Facts) -> Choice:
     if facts.counts is None:
         reason = "candidates are counted in each bucket, the fewest first"
         return Choice(Plan("lazy-chain"), positive, reason, (eager,))
-    order = ascending(facts.variables, facts.counts)
+    lists = {v for v in positive if facts.variables[v].is_list}
+    counts = {v: facts.counts.get(v, 0.0) for v in positive}
+    order = rarest_first(counts, facts.conditions, lists)
     reason = f"fewest candidates first, by {facts.source}"
     return Choice(Plan("lazy-chain", order), order, reason, (eager,))
-
-
-def ascending(variables: tuple[Variable, ...], counts: Mapping[int, float]) -> tuple[int, ...]:
-    """Positive variables by their candidates; lists last, ties in the order of the pattern."""
-    return tuple(
-        sorted(_positive(variables), key=lambda v: (variables[v].is_list, counts.get(v, 0.0), v))
-    )
 
 
 def rates_by_id(statistics: Statistics, variables: tuple[Variable, ...]) -> dict[int, float]:

@@ -14,24 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from spark_cep.compiled import Shipment
-from spark_cep.conditions import Conjunct
 from spark_cep.names import Names, quoted
 from spark_cep.operands import Inexact, shipped
-from spark_cep.partition_inference import Rules
-from spark_cep.problems import Problems
+from spark_cep.parts import Part, TypeMismatch
 from spark_cep.spans import SyntaxProblem
-from spark_cep.translation import (
-    Part,
-    Session,
-    Translation,
-    TypeMismatch,
-    parts,
-)
-from spark_cep.types import name_of
+from spark_cep.translation import Session, Translation, not_boolean, parts
 from spark_cep.udfs.expressions import BOOL, Expression, Type
 from spark_cep.udfs.program import Condition
+
+if TYPE_CHECKING:
+    from spark_cep.compiled import Shipment
+    from spark_cep.conditions import Conjunct
+    from spark_cep.partition_inference import Rules
+    from spark_cep.problems import Problems
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,7 @@ def sort(
 
 
 class _Sorting:
-    def __init__(
-        self, names: Names, session: Session, rules: Rules, problems: Problems
-    ) -> None:
+    def __init__(self, names: Names, session: Session, rules: Rules, problems: Problems) -> None:
         self._names = names
         self._session = session
         self._rules = rules
@@ -85,7 +80,7 @@ class _Sorting:
                 translation = Translation(conjunct, self._session, known)
                 tested.append((conjunct, translation.condition()))
             except TypeMismatch as mismatch:
-                self._problems.add(mismatch.message, mismatch.place, hint=mismatch.hint)
+                self._mismatch(conjunct, mismatch)
             except SyntaxProblem as problem:
                 self._problems.add(problem.message, problem.place)
             except Inexact as reason:
@@ -120,13 +115,13 @@ class _Sorting:
             self._problems.add(type_, conjunct.place)
             return False
         if type_ not in {BOOL, Type("null")}:
-            self._problems.add(
-                f"a condition must be TRUE or FALSE, but {conjunct.text} is {name_of(type_)}",
-                conjunct.place,
-                hint="compare it with something",
-            )
+            self._mismatch(conjunct, not_boolean(conjunct, conjunct.node, type_))
             return False
         return True
+
+    def _mismatch(self, conjunct: Conjunct, mismatch: TypeMismatch) -> None:
+        place = conjunct.parsed.place(mismatch.node)
+        self._problems.add(mismatch.message, place, hint=mismatch.hint)
 
     def _check_parts(self, conjunct: Conjunct, found: Sequence[Part]) -> bool:
         sound = True
@@ -198,5 +193,3 @@ class _Sorting:
             if any(v not in branch.filled() for branch in self._rules.branches)
         ]
         return " OR ".join([*open_, f"({text})"]) if open_ else text
-
-

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.branches import build
 from spark_cep.classification import Sorted, sort
 from spark_cep.compiled import ColumnInfo, Compiled, OrderBy, Shipment, Typer
 from spark_cep.conditions import Conjunct, Source, conjuncts
@@ -44,7 +45,7 @@ class _Work:
     columns: list[tuple[int, Column]] = field(default_factory=list)
 
 
-def compile_pattern(
+def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     pattern: Pattern,
     columns: Sequence[ColumnInfo],
     *,
@@ -116,15 +117,17 @@ def _in_lists(node: Node) -> Iterator[Any]:
 def _check_names(work: _Work) -> None:
     seen: dict[str, str] = {}
     for variable in work.names.variables:
-        first = seen.setdefault(variable.name.casefold(), variable.name)
-        if first is not variable.name:
-            same = "" if first == variable.name else f" (as {first}; case makes no difference)"
-            work.problems.add(
-                f"the variable {variable.name} is bound twice{same}",
-                Place.whole(variable.name),
-                hint="give each event a name of its own; for one event several times write "
-                f'"{variable.name}+"',
-            )
+        first = seen.get(variable.name.casefold())
+        seen.setdefault(variable.name.casefold(), variable.name)
+        if first is None:
+            continue
+        same = "" if first == variable.name else f" (as {first}; case makes no difference)"
+        work.problems.add(
+            f"the variable {variable.name} is bound twice{same}",
+            Place.whole(variable.name),
+            hint="give each event a name of its own; for one event several times write "
+            f'"{variable.name}+"',
+        )
     if not work.names.variables:
         work.problems.add("the pattern is empty", hint='name events: seq("a", "b")')
 
@@ -202,8 +205,6 @@ def _check_columns(work: _Work) -> None:
 
 
 def _branches(work: _Work) -> tuple[Tree | None, tuple[Branch, ...]]:
-    from spark_cep.branches import build
-
     index = {variable.name: number for number, variable in enumerate(work.names.variables)}
     within = work.pattern.window
     # A window that could not be read is a problem already, not a missing one.

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Union
 
-from spark_cep.udfs.expressions import Constant, Type
-from spark_cep.udfs.program import (
-    Branch,
-    Condition,
-    Consumption,
-    Strategy,
-    Tree,
-    Variable,
-    Window,
-)
-
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+    from spark_cep.udfs.expressions import Constant, Type
+    from spark_cep.udfs.program import (
+        Branch,
+        Condition,
+        Consumption,
+        Strategy,
+        Tree,
+        Variable,
+        Window,
+    )
 
 # A row's expression: Spark SQL text over the input's columns, or the user's own Column.
 RowExpression = Union[str, "Column"]
@@ -90,9 +90,7 @@ class Typer(Protocol):
 class Shipment(Protocol):
     """Collects the columns that rows need when they travel to the engine."""
 
-    def column(
-        self, expression: RowExpression, *, guards: frozenset[int] = frozenset()
-    ) -> int:
+    def column(self, expression: RowExpression, *, guards: frozenset[int] = frozenset()) -> int:
         """Adds a column and returns its index. `guards`: the variables whose candidates need
         the value; on other rows it is not computed, so no error is woken there."""
         ...

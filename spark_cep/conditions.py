@@ -8,19 +8,23 @@ tested where that event is not filled, and for a negated event it belongs to the
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from spark_cep.forbidden import refusals
-from spark_cep.names import Names, Reference
-from spark_cep.problems import Place, Problems
 from spark_cep.spans import Parsed, SyntaxProblem, parse
-from spark_cep.udfs.expressions import Reading
-from spark_cep.udfs.program import Variable
 from spark_cep.user_functions import UserFunction, registered
+
+if TYPE_CHECKING:
+    from spark_cep.names import Names, Reference
+    from spark_cep.problems import Place, Problems
+    from spark_cep.udfs.expressions import Reading
+    from spark_cep.udfs.program import Variable
 
 _READINGS: dict[type[exp.Expr], Reading] = {
     exp.First: "first",
@@ -49,10 +53,9 @@ class Conjunct:
     ) -> None:
         self.parsed = parsed
         self.node = node
-        self.references = tuple(references)
+        self.references = tuple(sorted(references, key=lambda r: r.start))
         self.own = own
         self._of = {id(reference.node): reference for reference in references}
-        self._named: dict[int, frozenset[int]] = {}
 
     @cached_property
     def variables(self) -> frozenset[int]:
@@ -75,20 +78,32 @@ class Conjunct:
 
     def named(self, node: exp.Expr) -> frozenset[int]:
         """The variables that are named below a node."""
-        known = self._named.get(id(node))
-        if known is None:
-            here = self._of.get(id(node))
-            own = frozenset() if here is None else frozenset({here.variable})
-            known = own.union(*(self.named(child) for child in node.iter_expressions()))
-            self._named[id(node)] = known
-        return known
+        return self._named[id(node)]
+
+    @cached_property
+    def _named(self) -> dict[int, frozenset[int]]:
+        """For every node; from the leaves up and without recursion, as ANDs may be long."""
+        found: dict[int, frozenset[int]] = {}
+        for node in reversed(list(self.node.walk())):
+            reference = self._of.get(id(node))
+            own = frozenset() if reference is None else frozenset({reference.variable})
+            found[id(node)] = own.union(*(found[id(child)] for child in node.iter_expressions()))
+        return found
+
+    def names_anything(self, node: exp.Expr) -> bool:
+        """Whether the node is no constant."""
+        return bool(self.named(node)) or any(reading(n) or user_function(n) for n in node.walk())
 
     def reference(self, node: exp.Expr) -> Reference | None:
         return self._of.get(id(node))
 
     def row_text(self, node: exp.Expr) -> str:
         """The node's text over the columns of an input row."""
-        return self.parsed.cut(node, (r.edit() for r in self.references if r.column))
+        start, end = self.parsed.span(node)
+        first = bisect_left(self.references, start, key=lambda r: r.start)
+        last = bisect_left(self.references, end, key=lambda r: r.start)
+        inside = self.references[first:last]
+        return self.parsed.cut(node, (r.edit() for r in inside if r.column))
 
 
 def reading(node: exp.Expr) -> Reading | None:
@@ -107,7 +122,11 @@ def conjuncts(source: Source, names: Names, problems: Problems) -> Iterator[Conj
     try:
         parsed = parse(source.text)
     except SyntaxProblem as problem:
-        problems.add(f"not a Spark SQL expression: {problem.message}", problem.place)
+        problems.add(
+            f"not a Spark SQL expression: {problem.message}",
+            problem.place,
+            hint="conditions are written as in WHERE: a.price < b.price AND a.kind = 'A'",
+        )
         return
     for node in _split(parsed.root):
         refused = list(refusals(parsed, node))
@@ -124,8 +143,8 @@ def conjuncts(source: Source, names: Names, problems: Problems) -> Iterator[Conj
 def _split(node: exp.Expr) -> Iterator[exp.Expr]:
     inner = node.unnest()
     if isinstance(inner, exp.And):
-        yield from _split(inner.left)
-        yield from _split(inner.right)
+        for operand in inner.flatten(unnest=False):
+            yield from _split(operand)
     else:
         yield node
 

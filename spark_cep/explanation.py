@@ -117,7 +117,8 @@ def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from _each("  computes", facts["before"]["computed"])
     yield f"  ships     {', '.join(facts['before']['shipped'])}"
     yield f"  drops     {facts['before']['drops']}"
-    yield f"  deals to  {facts['buckets']['count']} buckets, {facts['buckets']['reason']}"
+    count = facts["buckets"]["count"]
+    yield f"  deals to  {count} bucket{'s' * (count != 1)}: {facts['buckets']['reason']}"
     yield f"  slices    {facts['slices']}"
     yield "Engine"
     yield from _each("  tests", facts["engine"]["conditions"])

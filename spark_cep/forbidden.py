@@ -10,34 +10,41 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from spark_cep.problems import Place
-from spark_cep.spans import Parsed
 from spark_cep.user_functions import registered
 
-NON_DETERMINISTIC = frozenset(
+if TYPE_CHECKING:
+    from spark_cep.spans import Parsed
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NON_DETERMINISTIC = _words(
     "rand random randn randstr uniform uuid shuffle monotonically_increasing_id "
-    "spark_partition_id input_file_name input_file_block_start input_file_block_length".split()
+    "spark_partition_id input_file_name input_file_block_start input_file_block_length"
 )
-GENERATORS = frozenset(
+GENERATORS = _words(
     "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple "
-    "variant_explode variant_explode_outer".split()
+    "variant_explode variant_explode_outer"
 )
-WINDOW_FUNCTIONS = frozenset(
-    "row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split()
+WINDOW_FUNCTIONS = _words(
+    "row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value"
 )
-# What a Kleene list is folded with; expressions.FOLDS and prev.
-NAVIGATION = frozenset("prev first last count sum avg min max".split())
-AGGREGATES = frozenset(
+# All of Spark's aggregates but those that fold a Kleene list (expressions.FOLDS).
+AGGREGATES = _words(
     "any_value approx_count_distinct approx_percentile percentile_approx array_agg bit_and bit_or "
     "bit_xor bool_and bool_or every collect_list collect_set corr count_if count_min_sketch "
     "covar_pop covar_samp first_value last_value grouping grouping_id histogram_numeric kurtosis "
     "listagg string_agg max_by mean median min_by mode percentile percentile_cont percentile_disc "
     "regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy "
     "skewness std stddev stddev_pop stddev_samp try_avg try_sum var_pop var_samp variance "
-    "approx_top_k bitmap_construct_agg bitmap_or_agg hll_sketch_agg hll_union_agg".split()
+    "approx_top_k bitmap_construct_agg bitmap_or_agg hll_sketch_agg hll_union_agg"
 )
 
 

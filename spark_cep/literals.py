@@ -113,17 +113,16 @@ def converted(constant: Constant, target: Type) -> Constant | None:
         return constant
     if source.kind == "null" or value is None:
         return Constant(None, target)
-    if source.kind in {"int", "decimal"} and target.kind == "decimal":
-        digits = target.scale - source.scale
-        if digits < 0 or abs(value) * 10**digits >= 10**target.precision:
-            return None
-        return Constant(value * 10**digits, target)
-    if source.kind == "int" and target.kind == "int":
-        fits = -(1 << (target.bits - 1)) <= value < 1 << (target.bits - 1)
-        return Constant(value, target) if fits else None
     if target.kind == "float" and source.kind in {"int", "decimal", "float"}:
         return _to_float(constant, target)
-    return None
+    limit, digits = 0, 0
+    if source.kind == "int" and target.kind == "int":
+        limit = 1 << (target.bits - 1)
+    elif source.kind in {"int", "decimal"} and target.kind == "decimal":
+        limit, digits = 10**target.precision, target.scale - source.scale
+    if digits < 0 or limit == 0 or abs(value) * 10**digits >= limit:
+        return None
+    return Constant(value * 10**digits, target)
 
 
 def _to_float(constant: Constant, target: Type) -> Constant | None:
@@ -149,7 +148,9 @@ def narrowest_decimal(constant: Constant) -> Type:
 
 def sql_cast(text: str, target: Type, *, safely: bool) -> str:
     """`safely`: NULL where the cast fails, for a comparison that then is NULL and rejects."""
-    return f"{'try_cast' if safely else 'CAST'}(({text}) AS {name_of(target)})"
+    # What TIMESTAMP means is a setting of the session; TIMESTAMP_LTZ is not.
+    name = "TIMESTAMP_LTZ" if target.kind == "timestamp" else name_of(target)
+    return f"{'try_cast' if safely else 'CAST'}(({text}) AS {name})"
 
 
 assert BIGINT.bits == _SUFFIX_BITS["l"]

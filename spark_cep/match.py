@@ -16,7 +16,16 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_cep import prepare
-from spark_cep.answer import Answer, Given, Shape, Wanted, answer_of, check_names, worker_schema
+from spark_cep.answer import (
+    Answer,
+    Given,
+    Shape,
+    Shown,
+    Wanted,
+    answer_of,
+    check_names,
+    worker_schema,
+)
 from spark_cep.buckets import size_of
 from spark_cep.choice import Choice, Facts, choose, rates_by_id
 from spark_cep.compile import compile_pattern
@@ -96,6 +105,7 @@ class Shipping:
     orders: tuple[Order, ...]
     mask: int
     answer: Answer
+    ansi: bool
 
 
 def _matched(source: Source, asked: Asked) -> DataFrame:
@@ -127,6 +137,7 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
 
 def _shipping(source: Source, asked: Asked) -> Shipping:
     shipment = Shipment(source.names(), case_sensitive=source.case_sensitive)
+    ansi = source.setting("spark.sql.ansi.enabled", "true") == "true"
     compiled = compile_pattern(
         asked.pattern,
         source.columns,
@@ -135,7 +146,7 @@ def _shipping(source: Source, asked: Asked) -> Shipping:
         typer=SparkTyper(source.df),
         shipment=shipment,
         case_sensitive=source.case_sensitive,
-        ansi=source.setting("spark.sql.ansi.enabled", "true") == "true",
+        ansi=ansi,
         time_zone=source.setting("spark.sql.session.timeZone", "UTC"),
     )
     check_groupable(source.df, compiled.partition)
@@ -155,7 +166,7 @@ def _shipping(source: Source, asked: Asked) -> Shipping:
     ]
     answer = _answer(source, asked, compiled, shipment, shown)
     mask = shipment.special("mask", "candidates")
-    return Shipping(compiled, shipment, keys, columns, orders, mask, answer)
+    return Shipping(compiled, shipment, keys, columns, orders, mask, answer, ansi)
 
 
 def _keys(df: DataFrame, texts: Sequence[str]) -> tuple[Key, ...]:
@@ -175,10 +186,19 @@ def _answer(
     shown: Sequence[tuple[str, int]],
 ) -> Answer:
     order = compiled.orders[0].expression
-    measures, reads = asked.options.measures or (), None
-    if measures:
-        typer = SparkTyper(source.df, order=order, partition=compiled.partition)
-        reads = compile_measures(measures, compiled, source.columns, typer=typer)
+    measures: tuple[Shown, ...] = ()
+    reads = None
+    if asked.options.measures is not None:
+        found = compile_measures(
+            asked.options.measures,
+            compiled,
+            source.columns,
+            typer=SparkTyper(source.df, order=order, partition=compiled.partition),
+            case_sensitive=source.case_sensitive,
+        )
+        texts = dict(asked.options.measures)
+        measures = tuple(Shown(each.name, each.text, texts[each.name]) for each in found.measures)
+        reads = found.reads
     shape: Shape = (
         "measures" if measures else ("rows" if asked.options.rows == "all" else "structs")
     )
@@ -207,7 +227,9 @@ def _facts(asked: Asked, compiled: Compiled, sample: Sample | None) -> Facts:
         source = "the rates given"
     elif sample is not None:
         counts, source = sample.counts, sample.source()
-    return Facts(compiled.variables, compiled.strategy, asked.options.wish, counts, source)
+    conditions = tuple(condition.variables for condition in compiled.conditions)
+    wish = asked.options.wish
+    return Facts(compiled.variables, compiled.strategy, wish, counts, source, conditions)
 
 
 def _layout(
@@ -267,5 +289,6 @@ def _program(
         strategy=compiled.strategy,
         consumption=compiled.consumption,
         limits=asked.options.limits,
+        ansi=shipping.ansi,
         home=home,
     )

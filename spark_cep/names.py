@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot import TokenType, exp
 
-from spark_cep.compiled import ColumnInfo
 from spark_cep.problems import Place, Problems, listed, nearest
-from spark_cep.spans import Parsed
-from spark_cep.udfs.program import Variable
+
+if TYPE_CHECKING:
+    from spark_cep.compiled import ColumnInfo
+    from spark_cep.spans import Parsed
+    from spark_cep.udfs.program import Variable
 
 
 def quoted(name: str) -> str:
@@ -96,14 +98,13 @@ class Names:
     ) -> list[Reference] | None:
         """Every name below the node; None if one of them is wrong. `own`: the variable whose
         event a bare column belongs to, if there is one."""
-        found = [self._reference(parsed, column, own, problems) for column in _columns(node)]
+        found = [self._reference(parsed, column, own, problems) for column in columns_of(node)]
         known = [each for each in found if each is not None]
         return known if len(known) == len(found) else None
 
     def _reference(
         self, parsed: Parsed, node: exp.Column, own: int | None, problems: Problems
     ) -> Reference | None:
-        parts = _parts(parsed, node)
         if isinstance(node.this, exp.Star):
             problems.add(
                 f"{parsed.text_of(node)} is no value",
@@ -111,29 +112,45 @@ class Names:
                 hint="name one column; count(b) counts the rows of b",
             )
             return None
-        whole = Place(parsed.text, parts[0].place.start, parts[-1].place.end)
+        parts = parts_of(parsed, node)
         variable = self.variable(parts[0].name)
-        counted = isinstance(node.parent, exp.Count)
-        if variable is not None and len(parts) > 1:
-            column = self.column(parts[1].name, parts[1].place, problems)
-            if column is None or not self._uncaptured(node, column, whole, problems):
-                return None
-            return Reference(node, variable, column, whole.start, parts[1].place.end)
-        if variable is not None and (counted or own is None or not self.matching(parts[0].name)):
-            if counted:
-                return Reference(node, variable, None, whole.start, whole.end)
-            self._bare_variable(parts[0], problems)
+        if variable is None:
+            return self._of_own(node, parts, own, problems)
+        if len(parts) > 1:
+            return self._of_variable(node, parts, variable, problems)
+        place = parts[0].place
+        if isinstance(node.parent, exp.Count):
+            return Reference(node, variable, None, place.start, place.end)
+        if own is not None and self.matching(parts[0].name):
+            return self._of_own(node, parts, own, problems)
+        self._bare_variable(parts[0], problems)
+        return None
+
+    def _of_variable(
+        self, node: exp.Column, parts: Sequence[Part], variable: int, problems: Problems
+    ) -> Reference | None:
+        """variable.column"""
+        column = self.column(parts[1].name, parts[1].place, problems)
+        start, end = parts[0].place.start, parts[1].place.end
+        place = Place(parts[0].place.text, start, parts[-1].place.end)
+        if column is None or not self._uncaptured(node, column, place, problems):
             return None
-        if own is None:
-            self._no_variable(parts, whole, problems)
-            return None
+        return Reference(node, variable, column, start, end)
+
+    def _of_own(
+        self, node: exp.Column, parts: Sequence[Part], own: int | None, problems: Problems
+    ) -> Reference | None:
+        """A bare column, perhaps with fields behind it."""
         if len(parts) > 1 and not self.matching(parts[0].name):
             self._unknown_variable(parts[0], problems)
-            return None
-        column = self.column(parts[0].name, parts[0].place, problems)
-        if column is None:
-            return None
-        return Reference(node, own, column, whole.start, parts[0].place.end)
+        elif own is None:
+            self._no_variable(parts, problems)
+        else:
+            place = parts[0].place
+            column = self.column(parts[0].name, place, problems)
+            if column is not None:
+                return Reference(node, own, column, place.start, place.end)
+        return None
 
     def _uncaptured(
         self, node: exp.Expr, column: ColumnInfo, place: Place, problems: Problems
@@ -160,15 +177,13 @@ class Names:
             hint=f"name one of its columns, such as {part.name}.{first}",
         )
 
-    def _no_variable(self, parts: Sequence[Part], whole: Place, problems: Problems) -> None:
+    def _no_variable(self, parts: Sequence[Part], problems: Problems) -> None:
         text = ".".join(part.name for part in parts)
-        if len(parts) > 1 and not self.matching(parts[0].name):
-            self._unknown_variable(parts[0], problems)
-            return
         example = next((v.name for v in self.variables if not v.negated), "a")
+        first, last = parts[0].place, parts[-1].place
         problems.add(
             f"{text} names no variable",
-            whole,
+            Place(first.text, first.start, last.end),
             hint=f"write {example}.{text}; a bare column stands only in event(name, condition), "
             "where it is that event's own",
         )
@@ -180,11 +195,11 @@ class Names:
         problems.add(f"the pattern has no variable {part.name}", part.place, hint=hint)
 
 
-def _columns(node: exp.Expr) -> Iterator[exp.Column]:
+def columns_of(node: exp.Expr) -> Iterator[exp.Column]:
     return node.find_all(exp.Column, bfs=False)
 
 
-def _parts(parsed: Parsed, node: exp.Column) -> list[Part]:
+def parts_of(parsed: Parsed, node: exp.Column) -> list[Part]:
     """The dotted name's parts with their places; those that the tree keeps outside the column
     (`a.x.y.z.w`) are no names of ours."""
     top: exp.Expr = node

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from spark_cep.compiled import Shipment, Typer
 from spark_cep.literals import converted, literal, sql_cast
 from spark_cep.types import widens
 from spark_cep.udfs.expressions import (
@@ -24,6 +24,9 @@ from spark_cep.udfs.expressions import (
     Type,
     UserCall,
 )
+
+if TYPE_CHECKING:
+    from spark_cep.compiled import Shipment, Typer
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class Conversion:
             return Call("cast", (operand,), target)
         if isinstance(operand, Hoisted) and operand.reading in _READ_AS_IT_IS:
             # A cast that fails makes the comparison NULL, as an error across variables does.
-            text = sql_cast(operand.text or "", target, safely=self._ansi and not exact)
+            safely = self._ansi and operand.type.kind == "string"
+            text = sql_cast(operand.text or "", target, safely=safely)
             return replace(operand, text=text, type=target)
         if exact:
             return Call("cast", (operand,), target)

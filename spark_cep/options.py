@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.pattern import Pattern
@@ -78,7 +78,7 @@ def _rows(rows: object) -> Rows:
             f"{rows!r} is no choice of rows",
             hint='rows="one" gives a row for each match, rows="all" one for each matched event',
         )
-    return cast("Rows", rows)
+    return rows
 
 
 def _measures(measures: object, rows: Rows) -> tuple[tuple[str, str], ...] | None:

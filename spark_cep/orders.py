@@ -15,9 +15,9 @@ from spark_cep.conditions import Conjunct
 from spark_cep.errors import PatternError
 from spark_cep.forbidden import column_refusal, refusals
 from spark_cep.names import Names
+from spark_cep.parts import is_column
 from spark_cep.problems import Place, Problems
 from spark_cep.spans import SyntaxProblem, parse
-from spark_cep.translation import is_column
 from spark_cep.types import NUMBERS, TIMES, name_of
 from spark_cep.udfs.expressions import BOOL, Type
 
@@ -28,9 +28,7 @@ _SUFFIX = re.compile(
 _HINT = 'order_by="ts", or several columns: order_by=["ts", "id DESC"]'
 
 
-def orders_of(
-    order_by: Any, names: Names, typer: Typer, problems: Problems
-) -> tuple[OrderBy, ...]:
+def orders_of(order_by: Any, names: Names, typer: Typer, problems: Problems) -> tuple[OrderBy, ...]:
     """The order columns; those that are wrong become problems."""
     given = [order_by] if isinstance(order_by, str) or not _is_list(order_by) else list(order_by)
     if order_by is None or not given:
@@ -88,16 +86,17 @@ def _expression(
     rows = Names((), names.columns, case_sensitive=names.case_sensitive)
     inner = Problems()
     references = rows.references(parsed, parsed.root, 0, inner)
-    for problem in inner.found:
-        at = problem.place
-        place = None if at is None else Place(given, at.start, at.end)
-        problems.add(f"order_by: {problem.message}", place, hint=problem.hint)
+    for each in inner.found:
+        at = None if each.place is None else Place(given, each.place.start, each.place.end)
+        problems.add(f"order_by: {each.message}", at, hint=each.hint)
     if references is None:
         return None
     conjunct = Conjunct(parsed, parsed.root, references, 0)
     only = references[0] if references else None
     plain = only is not None and only.node is parsed.root and is_column(conjunct, parsed.root)
-    type_ = only.column.type if only and only.column and plain and not _has_fields(only.node) else None
+    type_ = (
+        only.column.type if only and only.column and plain and not _has_fields(only.node) else None
+    )
     return conjunct.row_text(parsed.root), type_
 
 

@@ -26,12 +26,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.conditions import Conjunct
-from spark_cep.translation import is_column, row_part
-from spark_cep.udfs.program import Branch, Consumption, Negation, Strategy, Window
+from spark_cep.parts import is_column, row_part
+
+if TYPE_CHECKING:
+    from spark_cep.conditions import Conjunct
+    from spark_cep.udfs.program import Branch, Consumption, Negation, Strategy, Window
 
 Edge = frozenset[int]
 
@@ -84,7 +87,9 @@ def inferred(equalities: Iterable[Equality], rules: Rules) -> tuple[str, ...]:
 
 def _ties(branch: Branch, edges: set[Edge], strategy: Strategy) -> bool:
     filled = branch.filled()
-    if len(filled) < 2 or any(slot.is_list and filled <= set(slot.variables) for slot in branch.slots):
+    if len(filled) < 2 or any(
+        slot.is_list and filled <= set(slot.variables) for slot in branch.slots
+    ):
         return False
     if not _connected(filled, edges):
         return False
@@ -122,5 +127,3 @@ def _negations(branch: Branch) -> Sequence[Negation]:
     inner = [negation for body in bodies for negation in body.negations]
     covered = [negation for others in branch.covered for negation in others]
     return [*branch.negations, *inner, *covered]
-
-

@@ -77,7 +77,10 @@ class Problem:
 
 @dataclass
 class Problems:
+    """`subject`: what it is that has the problems."""
+
     found: list[Problem] = field(default_factory=list)
+    subject: str = "the pattern has"
 
     def add(self, message: str, place: Place | None = None, *, hint: str | None = None) -> None:
         problem = Problem(message, place, hint)
@@ -97,7 +100,7 @@ class Problems:
         if len(self.found) == 1:
             only = self.found[0]
             return PatternError(only.described(), hint=only.hint, details=details)
-        parts = [f"the pattern has {len(self.found)} problems"]
+        parts = [f"{self.subject} {len(self.found)} problems"]
         for number, problem in enumerate(self.found, 1):
             hint = f"\n  hint: {problem.hint}" if problem.hint else ""
             parts.append(f"{number}. {problem.described()}{hint}")

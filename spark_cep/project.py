@@ -6,6 +6,8 @@ the user's expressions know, so those expressions are Spark's own to evaluate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
@@ -17,8 +19,6 @@ from spark_cep.answer import Answer, struct_type
 from spark_cep.typing_by_spark import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from spark_cep.udfs.output import Struct
     from spark_cep.udfs.program import Variable
 
@@ -39,7 +39,7 @@ def projected(
     if answer.shape == "rows":
         return _exploded(named, answer, variables)
     if answer.shape == "measures":
-        measures = [F.expr(text).alias(name) for name, text in answer.measures]
+        measures = [F.expr(each.sql).alias(each.name) for each in answer.measures]
         return named.select(*_partition(answer, _taken(variables)), *measures)
     positive = [F.col(quoted(each.name)) for each in variables if not each.negated]
     bounds = [F.col(name) for name in ("match_start", "match_end")]
@@ -116,7 +116,7 @@ def _exploded(named: DataFrame, answer: Answer, variables: Sequence[Variable]) -
             continue
         value, name = F.col(quoted(each.name)), each.name
         if each.is_list:
-            lists.append(F.transform(value, lambda row, name=name: labelled(name, row)))
+            lists.append(F.transform(value, partial(labelled, name)))
         else:
             lists.append(F.when(value.isNotNull(), F.array(labelled(name, value))))
     # An unfilled variable is NULL; concat would make everything NULL.

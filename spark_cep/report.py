@@ -99,7 +99,7 @@ def _columns(answer: Answer, compiled: Compiled) -> list[str]:
     if answer.shape == "rows":
         return ["match_id", "variable", *answer.names]
     if answer.shape == "measures":
-        return [*answer.partition, *(f"{text} AS {name}" for name, text in answer.measures)]
+        return [*answer.partition, *(f"{each.text} AS {each.name}" for each in answer.measures)]
     positive = [each.name for each in compiled.variables if not each.negated]
     return [*answer.partition, *positive, "match_start", "match_end"]
 

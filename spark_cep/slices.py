@@ -51,6 +51,7 @@ class Slicing:
     def slices(self, time: str) -> str:
         """All slices that need the row, as an array; [NULL] where the time is NULL.
 
+        >>> from spark_cep.udfs.expressions import Type
         >>> Slicing(Type("int"), 10, back=False).home("c1")
         '(CAST(c1 AS BIGINT)) DIV 160L'
         """

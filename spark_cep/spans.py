@@ -15,12 +15,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.parsers.spark import SparkParser
 
 from spark_cep.problems import Place
 
@@ -56,7 +57,7 @@ def _recording(rule: Callable[..., Any]) -> Callable[..., Any]:
     return recorded
 
 
-class _Parser(Spark.Parser):
+class _Parser(SparkParser):
     """Spark's parser; every rule notes the tokens that its node came from."""
 
 
@@ -72,13 +73,10 @@ class Parsed:
         self.text = text
         self.root = root
         self.tokens = tokens
-        self._ranges: dict[int, tuple[int, int] | None] = {}
 
     def tokens_of(self, node: exp.Expr) -> tuple[int, int]:
         """First and last token of the node."""
-        if node is self.root:
-            return 0, len(self.tokens) - 1
-        found = self._range(node)
+        found = None if node is self.root else self._ranges.get(id(node))
         if found is None:
             return 0, len(self.tokens) - 1
         return self._widened(node, *found)
@@ -113,18 +111,18 @@ class Parsed:
             if self.tokens[index + 1].token_type == TokenType.L_PAREN and _is_name(token):
                 yield token.text.lower(), Place(self.text, token.start, token.end + 1)
 
-    def _range(self, node: exp.Expr) -> tuple[int, int] | None:
-        known = id(node)
-        if known not in self._ranges:
-            ranges = [self._range(child) for child in node.iter_expressions()]
-            ranges.append(node.meta.get(_SPAN))
-            given = [each for each in ranges if each is not None]
-            self._ranges[known] = (
-                (min(first for first, _ in given), max(last for _, last in given))
-                if given
-                else None
-            )
-        return self._ranges[known]
+    @cached_property
+    def _ranges(self) -> dict[int, tuple[int, int]]:
+        """First and last token of each node and all below it; without recursion, as conditions
+        may have thousands of ORs."""
+        found: dict[int, tuple[int, int]] = {}
+        for node in reversed(list(self.root.walk())):
+            ranges = [found[id(c)] for c in node.iter_expressions() if id(c) in found]
+            if _SPAN in node.meta:
+                ranges.append(node.meta[_SPAN])
+            if ranges:
+                found[id(node)] = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        return found
 
     def _widened(self, node: exp.Expr, first: int, last: int) -> tuple[int, int]:
         first, last = self._balanced(first, last)
@@ -175,6 +173,10 @@ def parse(text: str) -> Parsed:
     tokens = _tokens(text)
     if not tokens:
         raise SyntaxProblem("the text is empty", Place.whole(text))
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            place = Place(text, token.start, token.end + 1)
+            raise SyntaxProblem("';' ends a statement, and this is an expression", place)
     try:
         root = _parsed(tokens, text)
     except ParseError as error:
@@ -211,8 +213,8 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _parsed(tokens: list[Token], text: str) -> exp.Expr:
-    (root,) = _Parser(dialect=_DIALECT).parse_into(exp.Condition, tokens, text)
-    assert root is not None
+    root = _Parser(dialect=_DIALECT).parse_into(exp.Condition, tokens, text)[0]
+    assert isinstance(root, exp.Expr)
     return root
 
 

@@ -37,7 +37,9 @@ _NAMES = {
 }
 Operator = Literal["+", "-", "*", "/", "%", "div"]
 # A few fixed-offset zones; in these, local times differ exactly as instants do.
-_FIXED_ZONE = re.compile(r"(utc|gmt|z|etc/(utc|gmt|uct|zulu)|(utc|gmt)?[+-]\d{1,2}(:?\d{2})?)", re.I)
+_FIXED_ZONE = re.compile(
+    r"(utc|gmt|z|etc/(utc|gmt|uct|zulu)|(utc|gmt)?[+-]\d{1,2}(:?\d{2})?)", re.I
+)
 
 
 def name_of(type_: Type) -> str:
@@ -109,7 +111,7 @@ def common(left: Type, right: Type, *, ansi: bool) -> Type | None:  # noqa: PLR0
         return right if left.kind == "null" else left
     if kinds <= NUMBERS:
         return _common_number(left, right, ansi=ansi)
-    if kinds == {"date", "timestamp"} or kinds == {"timestamp", "timestamp_ntz"}:
+    if kinds in ({"date", "timestamp"}, {"timestamp", "timestamp_ntz"}):
         return Type("timestamp")
     if kinds == {"date", "timestamp_ntz"}:
         return Type("timestamp_ntz")
@@ -122,7 +124,7 @@ def common(left: Type, right: Type, *, ansi: bool) -> Type | None:  # noqa: PLR0
 
 def _common_number(left: Type, right: Type, *, ansi: bool) -> Type | None:
     kinds = {left.kind, right.kind}
-    if kinds == {"int"} or kinds == {"float"}:
+    if kinds in ({"int"}, {"float"}):
         return left if left.bits >= right.bits else right
     if kinds == {"int", "float"}:
         return DOUBLE if ansi else (left if left.kind == "float" else right)
@@ -192,9 +194,7 @@ def _difference(left: Type, right: Type, *, fixed_zone: bool) -> Arithmetic:
     return Arithmetic(INTERVAL, local, local)
 
 
-def _shifted(
-    operator: Operator, left: Type, right: Type, *, fixed_zone: bool
-) -> Arithmetic | None:
+def _shifted(operator: Operator, left: Type, right: Type, *, fixed_zone: bool) -> Arithmetic | None:
     """A time plus or minus an interval. Days of a TIMESTAMP are the zone's, not 24 hours."""
     if operator == "+" and left.kind == "interval":
         swapped = _shifted(operator, right, left, fixed_zone=fixed_zone)
@@ -232,14 +232,14 @@ def _on_decimals(operator: Operator, left: Type, right: Type) -> Arithmetic | No
     return None if result is None else Arithmetic(result, left, right)
 
 
-def widens(source: Type, target: Type) -> bool:  # noqa: PLR0911
+def widens(source: Type, target: Type) -> bool:
     """Whether the engine's `cast` gives exactly Spark's value, and never an error."""
     if source == target or source.kind == "null":
         return True
     kinds = (source.kind, target.kind)
     if kinds in {("int", "int"), ("float", "float")}:
         return source.bits <= target.bits
-    if kinds == ("int", "float") or kinds == ("date", "timestamp_ntz"):
+    if kinds in (("int", "float"), ("date", "timestamp_ntz")):
         return True
     if kinds == ("decimal", "float"):
         return target.bits == DOUBLE.bits
@@ -267,9 +267,9 @@ def folded(reading: Reading, type_: Type) -> Type | None:  # noqa: PLR0911
     if kind != "decimal":
         return None
     if reading == "sum":
-        return Type("decimal", precision=min(MAX_PRECISION, type_.precision + 10), scale=type_.scale)
+        return Type(
+            "decimal", precision=min(MAX_PRECISION, type_.precision + 10), scale=type_.scale
+        )
     if type_.scale + 4 > MAX_PRECISION:
         return None
-    return Type(
-        "decimal", precision=min(MAX_PRECISION, type_.precision + 4), scale=type_.scale + 4
-    )
+    return Type("decimal", precision=min(MAX_PRECISION, type_.precision + 4), scale=type_.scale + 4)

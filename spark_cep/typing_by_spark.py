@@ -49,14 +49,14 @@ class SparkTyper:
         """The type of each expression over a match: a struct for each variable, an array of
         structs where `variables` says that it is a list."""
         matches = self._matches(variables)
-        found = self._schema(matches, [lambda text=each: F.expr(text) for each in expressions])
+        found = self._schema(matches, [_expression(each) for each in expressions])
         return [each if isinstance(each, str) else type_of(each) for each in found]
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         """The value of each foldable expression. VALUES makes it a local relation: no job."""
         session = self._df.sparkSession
         one_row = session.sql("SELECT * FROM VALUES (1) AS t(`__cep_one`)")
-        types = self._schema(one_row, [lambda text=each: F.expr(text) for each in expressions])
+        types = self._schema(one_row, [_expression(each) for each in expressions])
         found = list(zip(expressions, types, strict=True))
         known = [(text, each) for text, each in found if not isinstance(each, str)]
         values = iter(_values(one_row, known))
@@ -86,7 +86,7 @@ class SparkTyper:
         with quiet():
             try:
                 columns = [make() for make in makers]
-                return self._analyzed(df, columns)
+                return list(self._analyzed(df, columns))
             except PySparkException:
                 return [self._one(df, make) for make in makers]
 
@@ -147,6 +147,10 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _expression(text: str) -> Callable[[], Column]:
+    return lambda: F.expr(text)
+
+
 def _scalar(expression: str | Column) -> Callable[[], Column]:
     """CASE lets any scalar through and makes a generator (`explode`) the error that it is."""
 
@@ -199,7 +203,7 @@ def _plain(value: Any, kind: Type) -> Any:
 
 def _unscaled(value: Any, scale: int) -> int:
     sign, digits, exponent = value.as_tuple()
-    whole = int("".join(map(str, digits))) * 10 ** (scale + exponent)
+    whole = int("".join(map(str, digits))) * int(10 ** (scale + exponent))
     return -whole if sign else whole
 
 

@@ -99,4 +99,4 @@ def _checked_type(returns: str) -> Type:
     return found
 
 
-assert DOUBLE == named("double")
+assert named("double") == DOUBLE

@@ -11,32 +11,34 @@ import math
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
 from spark_cep.errors import PatternError
 from spark_cep.literals import UNITS_US
-from spark_cep.pattern import Within
 from spark_cep.types import NUMBERS, TIMES, name_of
-from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Window
 
+if TYPE_CHECKING:
+    from spark_cep.pattern import Within
+    from spark_cep.udfs.expressions import Type
+
+# Times lie between the years 1 and 9999: a wider window holds them all, and fits 64 bits.
+_ALL_TIME_US = Decimal(10_000 * 366 * UNITS_US["day"])
+_SHORT = {
+    "microsecond": "us micros",
+    "millisecond": "ms millis msec msecs",
+    "second": "s sec secs",
+    "minute": "m min mins",
+    "hour": "h hr hrs",
+    "day": "d",
+    "week": "w",
+}
 _UNIT = {
     spelling: unit_us
     for name, unit_us in UNITS_US.items()
-    for spelling in (name, f"{name}s")
-} | {
-    spelling: UNITS_US[name]
-    for name, spellings in {
-        "microsecond": "us micros",
-        "millisecond": "ms millis msec msecs",
-        "second": "s sec secs",
-        "minute": "m min mins",
-        "hour": "h hr hrs",
-        "day": "d",
-        "week": "w",
-    }.items()
-    for spelling in spellings.split()
-}  # fmt: skip
-_NO_LENGTH = frozenset("month months mon mons year years yr yrs quarter quarters".split())
+    for spelling in (name, f"{name}s", *_SHORT[name].split())
+}
+_NO_LENGTH = re.compile(r"(mon|month|quarter|year|yr)s?")
 _TERM = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([^\W\d]+)\s*(?:,|and\b)?", re.I)
 _INTERVAL = re.compile(r"\s*interval\b(.*)", re.I | re.S)
 _EXAMPLES = '"10 minutes", "1.5 hours", "1 hour 30 minutes" or a timedelta'
@@ -50,7 +52,8 @@ def window_of(within: Within, time: Type) -> Window:
     if time.kind in TIMES:
         size_us = _microseconds(duration)
         _check_positive(size_us, duration)
-        return Window("time", math.floor(size_us / (UNITS_US["day"] if time.kind == "date" else 1)))
+        unit_us = UNITS_US["day"] if time.kind == "date" else 1
+        return Window("time", math.floor(min(size_us, _ALL_TIME_US) / unit_us))
     if time.kind in NUMBERS:
         return Window("time", _in_numbers(duration, time))
     raise PatternError(
@@ -127,9 +130,10 @@ def _sum_of_terms(text: str, whole: str) -> Decimal:
 
 
 def _term(number: str, unit: str, whole: str) -> Decimal:
-    if unit in _NO_LENGTH:
+    no_length = _NO_LENGTH.fullmatch(unit)
+    if no_length is not None:
         raise PatternError(
-            f"WITHIN {whole}: a {unit.rstrip('s')} has no fixed length",
+            f"WITHIN {whole}: a {no_length[1]} has no fixed length",
             hint="write days: '30 days'",
         )
     if unit not in _UNIT:

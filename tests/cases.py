@@ -15,10 +15,18 @@ from tests.reference.choices import choices, positives
 if TYPE_CHECKING:
     from hypothesis.vendor.pretty import RepresentationPrinter
 
+    from spark_cep.udfs.expressions import Kind
     from tests.reference.expressions import Value
 
 # The columns of every case and their types, as `Type` fields. `u` is different in every row.
-COLUMNS = {"t": "int", "u": "int", "k": "int", "x": "int", "f": "float", "kind": "string"}
+COLUMNS: dict[str, Kind] = {
+    "t": "int",
+    "u": "int",
+    "k": "int",
+    "x": "int",
+    "f": "float",
+    "kind": "string",
+}
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,15 +4,17 @@ own rules cover, over columns whose types it is told, and evaluates plain consta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from spark_cep.compiled import ColumnInfo
 from spark_cep.literals import literal
 from spark_cep.spans import SyntaxProblem, parse
 from spark_cep.types import arithmetic, common, name_of, named
 from spark_cep.udfs.expressions import BOOL, DOUBLE, Constant, Type
+
+if TYPE_CHECKING:
+    from spark_cep.compiled import ColumnInfo
 
 _STRING = Type("string")
 _OPERATORS: dict[type[exp.Expr], Any] = {
@@ -28,7 +30,7 @@ class _Untypable(Exception):
 
 
 class LocalTyper:
-    """Types over `columns`; a name in backticks may have a variable in front (of_match)."""
+    """Types over `columns`; names may have a variable in front (of_match)."""
 
     def __init__(self, columns: Mapping[str, Type], *, ansi: bool = True) -> None:
         self._columns = {name.casefold(): type_ for name, type_ in columns.items()}
@@ -100,10 +102,14 @@ class LocalTyper:
         raise _Untypable(f"{type(node).__name__} is not known here")
 
     def _column(self, node: exp.Column) -> Type:
-        name = node.parts[-1].name.casefold()
-        if name not in self._columns:
-            raise _Untypable(f"no column {name}")
-        return self._columns[name]
+        """A variable may stand in front; fields of structs are taken for strings."""
+        names = [part.name.casefold() for part in node.parts]
+        if len(names) > 1 and names[1] in self._columns and names[0] not in self._columns:
+            names = names[1:]
+        if names[0] not in self._columns:
+            raise _Untypable(f"no column {names[0]}")
+        found = self._columns[names[0]]
+        return _STRING if len(names) > 1 and found.kind == "other" else found
 
     def _common(self, *nodes: exp.Expr) -> Type:
         found = self._type(nodes[0])

@@ -27,7 +27,7 @@ from spark_cep.udfs.expressions import Type, cells
 from spark_cep.udfs.program import Order, Plan, Program
 from spark_cep.udfs.state import from_bytes, to_bytes
 from tests.cases import COLUMNS, Case
-from tests.fake_typer import FakeTyper
+from tests.fake_typer import LocalTyper
 from tests.reference.expressions import Scope, evaluate
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 ARROW = {"int": pa.int64(), "float": pa.float64(), "string": pa.string(), "bool": pa.bool_()}
 EAGER = Plan("eager")
-TYPES = {name: Type(kind) for name, kind in COLUMNS.items()}  # type: ignore[arg-type]
+TYPES = {name: Type(kind) for name, kind in COLUMNS.items()}
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Setting:
 
 def answer(case: Case, setting: Setting) -> Counter[Match]:
     """Every match that the engine gives, with how often."""
-    shipped = _Pipeline(case, setting)
+    shipped = Pipeline(case, setting)
     found: Counter[Match] = Counter()
     state = State()
     bounds = (*setting.horizons, None)
@@ -72,7 +72,7 @@ def answer(case: Case, setting: Setting) -> Counter[Match]:
     return found
 
 
-class _Pipeline:
+class Pipeline:
     """A compiled case, its program, and its rows as the engine gets them."""
 
     def __init__(self, case: Case, setting: Setting) -> None:
@@ -85,7 +85,7 @@ class _Pipeline:
             infos,
             order_by=case.order_by,
             partition_by=case.partition_by,
-            typer=FakeTyper(infos),
+            typer=LocalTyper(TYPES),
             shipment=self._shipment,
             time_zone="UTC",
         )

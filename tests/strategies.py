@@ -123,7 +123,7 @@ def _repeated(draw: st.DrawFn, part: Node) -> Repeat:
 def _groups(draw: st.DrawFn, names: _Names) -> Node:
     """(a b)+, (a !y b){2,3} and so on."""
     parts: list[Node] = [draw(_events(names.positive))]
-    if names.positive and draw(st.integers(0, 3)):
+    if names.positive and draw(st.integers(0, 3)) > 0:
         if names.negated and draw(st.integers(0, 3)) == 0:
             parts.append(Not(draw(_events(names.negated))))
         parts.append(draw(_events(names.positive)))

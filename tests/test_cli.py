@@ -6,6 +6,7 @@ import pytest
 
 from spark_cep import cli, demo
 from spark_cep.errors import LimitError, PatternError
+from spark_cep.udfs.errors import WorkerError
 
 
 def fail_with(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,9 @@ def test_wrong_arguments_end_with_2(arguments: list[str]) -> None:
     "problem",
     [
         PatternError("no variable b", hint="add b"),
-        RuntimeError(f"PythonException: Traceback ... {LimitError('too many', hint='less')}"),
+        RuntimeError(
+            f"PythonException: Traceback ... {WorkerError(LimitError('too many', hint='less'))}"
+        ),
     ],
 )
 def test_an_error_of_the_library_ends_with_1_and_its_hint(

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from spark_cep.pattern import Repeat, children
-from tests.cases import has_two_readings
+from spark_cep.pattern import Repeat, all_of, children, event, no, seq
+from tests.cases import Case, has_two_readings
 from tests.local import Setting, answer
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches, without_marks
@@ -24,11 +24,11 @@ from tests.settings import in_advances, in_slices, whole
 from tests.strategies import cases
 
 if TYPE_CHECKING:
-    from spark_cep.pattern import Node
-    from tests.cases import Case
+    from spark_cep.pattern import Node, Pattern
+    from tests.reference.expressions import Value
     from tests.reference.matcher import Match
 
-SettingsOf = Callable[["Case"], st.SearchStrategy[Setting]]
+SettingsOf = Callable[[Case], st.SearchStrategy[Setting]]
 
 QUICK = 250
 # Brute force looks at so many assignments at most; a larger case is not tried.
@@ -151,3 +151,44 @@ def test_consume_agrees(examples: int) -> None:
 @quick_and_slow
 def test_consume_agrees_in_every_split(examples: int) -> None:
     agree(examples, cases(("any", "next", "strict"), consuming=True), in_advances)
+
+
+# ---- single cases ------------------------------------------------------------------------------
+
+A, B, C = (event(name.lower(), f"kind = '{name}'") for name in "ABC")
+
+
+def timed(*rows: tuple[int | None, str, int]) -> list[dict[str, Value]]:
+    """Rows of one key: time, kind, x."""
+    return [
+        {"t": t, "u": u, "k": 1, "x": x, "f": 0.0, "kind": kind}
+        for u, (t, kind, x) in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("rows", [timed(), timed((None, "A", 0))])
+def test_nothing_matches_where_no_row_has_a_time(rows: list[dict[str, Value]]) -> None:
+    check(Case(A, rows), Setting())
+
+
+@pytest.mark.parametrize("pattern", [seq(no(B), A), seq(A, no(B))])
+def test_a_not_at_an_edge_reaches_to_the_order_key_of_its_part(
+    pattern: Pattern,
+) -> None:
+    rows = timed((1, "B", 0), (1, "A", 1), (1, "B", 2))
+    check(Case(pattern.within(3), rows, order_by=("t", "x")), Setting())
+
+
+def test_a_row_that_the_match_has_elsewhere_does_not_block_inside_a_group() -> None:
+    group = seq(A, no(event("y", "kind = 'C'")), B).times("+")
+    check(Case(all_of(C, group), timed((0, "A", 0), (1, "C", 0), (2, "B", 0))), Setting())
+
+
+def test_a_run_that_split_over_tied_rows_reports_its_longest_match_only() -> None:
+    pattern = A.times("+").where("a.x <= avg(a.x)").strategy("skip till next match")
+    check(Case(pattern, timed((1, "A", 0), (2, "A", 0), (2, "A", 2))), Setting())
+
+
+def test_a_key_is_not_inferred_from_variables_that_may_be_unfilled() -> None:
+    pattern = seq(A, B.optional(), C).where("a.x = b.x AND b.x = c.x").within(5)
+    check(Case(pattern, timed((0, "A", 0), (1, "B", 1), (2, "C", 2))), Setting())

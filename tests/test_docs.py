@@ -13,7 +13,6 @@ ROOMS = sorted(
     path.relative_to(ROOT).as_posix()
     for folder in ("spark_cep", "sql", "udfs")
     for path in (ROOT / folder).glob("*.py")
-    if path.name != "__init__.py"
 )
 
 
@@ -24,7 +23,8 @@ def headings(document: Path) -> set[str]:
 
 def test_every_room_is_on_the_map() -> None:
     map_ = (ROOT / "CONTRIBUTING.md").read_text()
-    assert [room for room in ROOMS if f"`{room}`" not in map_] == []
+    rooms = [room for room in ROOMS if not room.endswith("/__init__.py")]
+    assert [room for room in rooms if f"`{room}`" not in map_] == []
 
 
 def test_the_map_names_no_room_that_is_gone() -> None:

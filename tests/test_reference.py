@@ -280,9 +280,15 @@ def test_not_at_the_end_is_bounded_by_the_window_after_the_earliest_event() -> N
     assert found(pattern, "a1 b2 x2") == {"a1 b2"}
 
 
-def test_not_at_an_edge_compares_event_time_whatever_the_second_order_column() -> None:
+def test_not_at_an_edge_compares_event_time_where_w_bounds_it_and_the_order_key_at_its_part() -> (
+    None
+):
     pattern = seq("a", "!x").within(3)
-    assert found(pattern, "a1:1 x1:2", order_by=("t", "x")) == {"a1:1"}
+    assert found(pattern, "a1:1 x1:2", order_by=("t", "x")) == set()
+    assert found(pattern, "x1:0 a1:1", order_by=("t", "x")) == {"a1:1"}
+    assert found(pattern, "a1:1 x4:2", order_by=("t", "x")) == set()
+    assert found(seq("!x", "a").within(3), "x1:0 a4:1", order_by=("t", "x")) == set()
+    assert found(seq("!x", "a").within(3), "a4:1 x4:2", order_by=("t", "x")) == {"a4:1"}
 
 
 def test_not_in_and_is_bounded_on_both_sides() -> None:

@@ -24,13 +24,15 @@ from spark_cep.udfs.events import AHEAD, NEW, OLD, Events, Flags, Positions
 from spark_cep.udfs.negation import Negations
 from spark_cep.udfs.partials import Elements, Partials, Slots
 from spark_cep.udfs.reading import Candidates, Reader, looks_back
-from spark_cep.udfs.scope import IndexedPool, Pool, Range, blocks, narrowed, pool, scope
+from spark_cep.udfs.scope import IndexedPool, Pool, Range, blocks, grows, narrowed, pool, scope
 from spark_cep.udfs.steps import Step, Steps, compile_steps
 
 if TYPE_CHECKING:
     from spark_cep.udfs.evaluate import Tally
+    from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.metrics import Meter
     from spark_cep.udfs.program import Branch, Condition, Program, Slot
+    from spark_cep.udfs.vectors import Vector
 
 
 @dataclass
@@ -142,6 +144,7 @@ class _Chain:
     ends: Mapping[int, int]
     _pools: dict[int, Pool] = field(default_factory=dict)
     _indexes: dict[int, IndexedPool] = field(default_factory=dict)
+    _growing: dict[tuple[int, Cell], bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._block = self.matching.program.block_pairs
@@ -217,9 +220,11 @@ class _Chain:
             return
         reader = self._reader(partials)
         rows = scope(step, self.matching.events, self.slots, partials)
-        if step.bounds:
-            rows = narrowed(rows, step.bounds, self.matching.events, reader)
         elements, ranges = self._candidates(step, rows, reader)
+        for bound in step.bounds:
+            if self._grows(step.slot, bound.cell):
+                column = self._values(bound.cell, elements).values
+                ranges = narrowed(ranges, bound, column, reader)
         for pick, place in blocks(ranges, self._block):
             self.matching.meter.pairs(len(pick))
             kept, chosen = self._tested(step, partials, reader, pick, elements[place])
@@ -258,6 +263,17 @@ class _Chain:
         index = self._indexes[step.slot]
         bound = [reader.values(equality.bound) for equality in step.equalities]
         return index.elements, index.find(rows, bound)
+
+    def _grows(self, slot: int, cell: Cell) -> bool:
+        if (slot, cell) not in self._growing:
+            elements = self._pool(slot).elements
+            values = self._values(cell, elements)
+            self._growing[slot, cell] = grows(values, elements, self.matching.events)
+        return self._growing[slot, cell]
+
+    def _values(self, cell: Cell, rows: Positions) -> Vector:
+        assert cell.column is not None
+        return self.matching.events.columns.gather(cell.column, cell.type, rows)
 
     def _tested(
         self, step: Step, partials: Partials, reader: Reader, pick: Positions, elements: Positions

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.partials import Partials, Slots
     from spark_cep.udfs.reading import Reader
-    from spark_cep.udfs.steps import Step, TimeBound
+    from spark_cep.udfs.steps import Bound, Step
     from spark_cep.udfs.vectors import Columns, Vector
 
 
@@ -130,35 +130,39 @@ def scope(step: Step, events: Events, slots: Slots, partials: Partials) -> Range
     return Range(low, high)
 
 
-def narrowed(rows: Range, bounds: Sequence[TimeBound], events: Events, reader: Reader) -> Range:
-    """Applies conditions that compare the new row's event time with a bound value."""
-    low, high = rows.low, rows.high
-    time = events.time
-    for bound in bounds:
-        value = reader.values(bound.bound)
-        limit = value.values
-        # A NULL bound makes the condition NULL: no candidate at all.
-        if value.valid is not None:
-            high = np.where(value.valid, high, low)
-        if bound.comparison in {">", ">=", "="}:
-            strict = bound.comparison == ">"
-            low = bisect(
-                low,
-                np.maximum(low, high),
-                lambda at, i, limit=limit, strict=strict: (  # type: ignore[misc]
-                    time[at] > limit[i] if strict else time[at] >= limit[i]
-                ),
-            )
-        if bound.comparison in {"<", "<=", "="}:
-            strict = bound.comparison == "<"
-            high = bisect(
-                low,
-                np.maximum(low, high),
-                lambda at, i, limit=limit, strict=strict: (  # type: ignore[misc]
-                    time[at] >= limit[i] if strict else time[at] > limit[i]
-                ),
-            )
-    return Range(low, high)
+def grows(values: Vector, first: Positions, events: Events) -> bool:
+    """Whether the values of candidates never fall within a partition, and all are known."""
+    if values.valid is not None or values.values.dtype == object:
+        return False
+    partition = events.partition.start[first]
+    # A column that does not follow time shows it early.
+    for stop in (1 << 10, len(first)):
+        mine, at = values.values[:stop], partition[:stop]
+        if not ((mine[1:] >= mine[:-1]) | (at[1:] != at[:-1])).all():
+            return False
+    return True
+
+
+def narrowed(ranges: Range, bound: Bound, values: npt.NDArray[Any], reader: Reader) -> Range:
+    """Cuts ranges of candidates to those that can meet the bound. `values`: of the candidates,
+    growing within each range."""
+    low, high = ranges.low, np.maximum(ranges.low, ranges.high)
+    limit = reader.values(bound.bound)
+    known = limit.valid
+    if limit.values.dtype.kind == "f":
+        number = ~np.isnan(limit.values)
+        known = number if known is None else number & known
+    beyond = bound.comparison in {">", "<="}
+    cut = bisect(
+        low,
+        high,
+        (lambda at, i: values[at] > limit.values[i])
+        if beyond
+        else (lambda at, i: values[at] >= limit.values[i]),
+    )
+    if bound.comparison in {">", ">="}:
+        return Range(cut if known is None else np.where(known, cut, low), high)
+    return Range(low, cut if known is None else np.where(known, cut, high))
 
 
 def blocks(ranges: Range, size: int) -> Iterator[tuple[Positions, Positions]]:

@@ -2,8 +2,8 @@
 
 Compiled once a bucket, from frozen input. Every condition of the branch appears in exactly one
 place: as an equality that indexes, as a test on each new element, as a test on a complete list,
-inside a negation, or in a group's body. Bounds on time only narrow the scope; their condition
-stays a test, so a bound may be generous but never lose a row.
+inside a negation, or in a group's body. Bounds only narrow the scope; their condition stays a
+test, so a bound may be generous but never lose a row.
 """
 
 from __future__ import annotations
@@ -12,13 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_cep.udfs.expressions import FOLDS, Call, Cell, Expression, UserCall, cells
+from spark_cep.udfs.expressions import (
+    FOLDS,
+    Call,
+    Cell,
+    Constant,
+    Expression,
+    UserCall,
+    cells,
+)
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Condition, Negation, Program
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
-_WHOLE = frozenset({"int", "date", "timestamp", "timestamp_ntz"})
+_ORDERED = frozenset({"<", "<=", ">", ">="})
+_GROWING = frozenset({"int", "float", "date", "timestamp", "timestamp_ntz", "interval"})
 
 
 @dataclass(frozen=True)
@@ -30,11 +39,15 @@ class Equality:
 
 
 @dataclass(frozen=True)
-class TimeBound:
-    """The new row's event time is `comparison` ("<=", ...) than `bound`."""
+class Bound:
+    """`cell` of the new row is `comparison` ("<=", ...) than `bound`. If the cell's values happen
+    to grow with time, as `ts` and `ts + INTERVAL 5 MINUTES` do, that narrows the scope. `derived`:
+    brought over from a difference; where the bound overflows it says nothing."""
 
     comparison: str
+    cell: Cell
     bound: Expression
+    derived: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class Step:
     before: tuple[int, ...]
     unordered: tuple[int, ...]
     equalities: tuple[Equality, ...]
-    bounds: tuple[TimeBound, ...]
+    bounds: tuple[Bound, ...]
     tests: tuple[Condition, ...]
     on_complete: tuple[Condition, ...]
     negations: tuple[NegationCheck, ...]
@@ -135,7 +148,7 @@ class _Compiler:
             tuple(o for o in later if not any((p, o) in precedes for p in later)),
             tuple(sorted(bound - earlier - later)),
             equalities,
-            tuple(b for c in tests if (b := self._time_bound(c, slot)) is not None),
+            tuple(b for c in tests if (b := self._bound(c, slot)) is not None),
             tuple(sorted(tests, key=_cost)),
             on_complete,
             negations,
@@ -174,19 +187,19 @@ class _Compiler:
     def _is_plain(self, variable: int) -> bool:
         return variable in self.slot_of and not self.branch.slots[self.slot_of[variable]].is_list
 
-    def _time_bound(self, condition: Condition, slot: int) -> TimeBound | None:
-        variable = self.branch.slots[slot].variables[0]
-        time = self.program.orders[0]
-        found = _compared(condition, variable, self._is_plain, frozenset(_MIRRORED))
-        if (
-            found is None
-            or self.branch.slots[slot].body is not None
-            or found[1].column != time.column
-            or time.type.kind not in _WHOLE
-            or found[2].type.kind != time.type.kind
-        ):
+    def _bound(self, condition: Condition, slot: int) -> Bound | None:
+        if self.branch.slots[slot].body is not None:
             return None
-        return TimeBound(found[0], found[2])
+        variable, given = self.branch.slots[slot].variables[0], condition.expression
+        for expression in (given, _without_difference(given, variable)):
+            found = _compared(expression, variable, self._is_plain, _ORDERED)
+            if (
+                found is not None
+                and found[1].type.kind in _GROWING
+                and found[1].type.kind == found[2].type.kind
+            ):
+                return Bound(*found, derived=expression is not given)
+        return None
 
     # -- negations -------------------------------------------------------------------------------
 
@@ -276,14 +289,32 @@ def _split(
     )
 
 
+def _without_difference(expression: Expression, variable: int) -> Expression:
+    """`x - y < constant` as `x < y + constant` where x is new, as `y > x - constant` where y is."""
+    if not isinstance(expression, Call) or expression.name not in _MIRRORED:
+        return expression
+    left, right, name = *expression.arguments, expression.name
+    if isinstance(left, Constant):
+        left, right, name = right, left, _MIRRORED[name]
+    if not (isinstance(left, Call) and left.name == "-" and isinstance(right, Constant)):
+        return expression
+    first, second = left.arguments
+    moved: tuple[Expression, Expression]
+    if isinstance(first, Cell) and first.variable == variable:
+        moved = first, Call("+", (second, right), second.type)
+    else:
+        name = _MIRRORED[name]
+        moved = second, Call("-", (first, right), first.type)
+    return replace(expression, name=name, arguments=moved)
+
+
 def _compared(
-    condition: Condition,
+    expression: Expression,
     variable: int,
     is_plain: Callable[[int], bool],
     comparisons: frozenset[str],
 ) -> tuple[str, Cell, Expression] | None:
     """`cell-of-variable comparison expression-over-plain-bound-variables`, either way round."""
-    expression = condition.expression
     if not isinstance(expression, Call) or expression.name not in comparisons:
         return None
     left, right = expression.arguments
@@ -306,7 +337,7 @@ def _compared(
 def _equality(
     condition: Condition, variable: int, is_plain: Callable[[int], bool]
 ) -> Equality | None:
-    found = _compared(condition, variable, is_plain, frozenset({"="}))
+    found = _compared(condition.expression, variable, is_plain, frozenset({"="}))
     if found is None or found[1].type.kind in {"decimal", "other", "null"}:
         return None
     return Equality(found[1], found[2])

@@ -5,6 +5,7 @@ Interpretations that the engine shares:
   lists that are not of one group holds for every combination of their elements; between a group
   variable and anything else, for each element. A NOT inside a group sees its own iteration.
 * `prev(b.x)` is the element before; inside a group, b's row of the iteration before.
+* where w bounds a NOT, event times are compared; where a part bounds it, order keys.
 * a NOT in an AND, or in a SEQ that fills nothing on either side of it, is bounded by the window
   before the latest and after the earliest event of the match.
 """
@@ -193,16 +194,17 @@ def _is_reached(rules: Rules, barrier: Barrier, row: Row, matched: set[Row]) -> 
         # 'strictly after the latest event of the nearest filled part before it and strictly
         # before the earliest event of the nearest filled part after it', by order key
         return max(r.key for r in after) < row.key < min(r.key for r in before)
-    # 'Edges with w compare event time'; latest and earliest are the whole match's
+    # 'Edges with w compare event time, the others the order key'; latest and earliest are the
+    # whole match's
     window = rules.pattern.window
     assert window is not None
     opens = max(r.time for r in matched) - window.duration  # type: ignore[operator]
     closes = min(r.time for r in matched) + window.duration  # type: ignore[operator]
     if before is not None:
         # 'none in [latest - w, earliest of the part after)'
-        return opens <= row.time < min(r.time for r in before)
+        return opens <= row.time and row.key < min(r.key for r in before)
     if after is not None:
         # 'none in (latest of the part before, earliest + w]'
-        return max(r.time for r in after) < row.time <= closes
+        return max(r.key for r in after) < row.key and row.time <= closes
     # 'inside AND: none in [latest - w, earliest + w]'
     return opens <= row.time <= closes

@@ -10,8 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 SETTINGS = {
-    # Workers and driver must be one Python, whatever is first on the PATH.
-    "spark.pyspark.python": sys.executable,
     # Two cores, so that partitions really run beside each other.
     "spark.master": "local[2]",
     "spark.driver.memory": "1g",
@@ -29,6 +27,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    # Workers and driver must be one Python, whatever is first on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("spark-cep tests")
     for name, value in SETTINGS.items():

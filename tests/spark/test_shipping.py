@@ -53,9 +53,11 @@ def pairs(df: DataFrame, **options: object) -> list[tuple[int, int]]:
 
 
 def test_rows_that_can_be_nothing_are_dropped_before_the_shuffle(ticks: DataFrame) -> None:
-    plan = plan_text(cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k"))
-    below = plan[plan.index("Exchange") :]
-    assert "Filter (NOT ((CASE WHEN (kind" in below
+    matches = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k")
+    plan = plan_text(matches)
+    assert "Filter" in plan[plan.index("Exchange") :]
+    matches.count()
+    assert cep.metrics(matches)["rows"] == ticks.filter("kind != 'C'").count()
 
 
 def test_spark_shows_plan_order_window_and_strategy(ticks: DataFrame) -> None:
@@ -75,7 +77,9 @@ def test_a_bucket_is_no_column_and_is_not_merged(ticks: DataFrame) -> None:
 
 
 def test_a_condition_is_not_tried_where_an_earlier_one_fails(spark: SparkSession) -> None:
-    df = spark.sql("SELECT * FROM VALUES (1, 'A', '7'), (2, 'X', 'no'), (3, NULL, 'no') r(t, kind, s)")
+    df = spark.sql(
+        "SELECT * FROM VALUES (1, 'A', '7'), (2, 'X', 'no'), (3, NULL, 'no') r(t, kind, s)"
+    )
     one = cep.event("a", F.col("kind") == "A")
     both = cep.event("a", "kind = 'A' AND CAST(s AS INT) > 3")
     for pattern in (one, both):
@@ -97,9 +101,7 @@ def test_given_statistics_replace_the_sample(spark: SparkSession, ticks: DataFra
     statistics = cep.Statistics(rates={"a": 5, "b": 1})
     tracker = spark.sparkContext._jsc.sc().statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
-    matches = cep.match_pattern(
-        ticks, PAIR, order_by="t", partition_by="k", statistics=statistics
-    )
+    matches = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k", statistics=statistics)
     assert set(tracker.getJobIdsForGroup(None)) == before
     assert cep.plan_of(matches).to_dict()["order"] == ["b", "a"]
 
@@ -188,12 +190,15 @@ def test_negations_look_across_the_edges_of_slices(
     spark: SparkSession, conf: dict[str, str], pattern: cep.Pattern
 ) -> None:
     # Sparse rows, so that some windows have none besides a and b.
-    df = spark.range(3000).selectExpr(
-        "CAST(id * 4 AS INT) AS t",
-        "element_at(array('A', 'B', 'X', 'Z', 'Z', 'Z'), CAST(pmod(xxhash64(id), 6) AS INT) + 1)"
-        " AS kind",
-        "id",
-    ).filter("kind != 'Z'")
+    df = (
+        spark.range(3000)
+        .selectExpr(
+            "CAST(id * 4 AS INT) AS t",
+            "substr('ABXZZZ', CAST(pmod(xxhash64(id), 6) AS INT) + 1, 1) AS kind",
+            "id",
+        )
+        .filter("kind != 'Z'")
+    )
     negated = pattern.within(10)
     conf["spark.cep.slices"] = "off"
     whole = cep.match_pattern(df, negated, order_by="t").selectExpr("a.id", "b.id").collect()
@@ -311,3 +316,57 @@ def test_a_dataframe_without_a_pattern_has_no_plan(ticks: DataFrame) -> None:
 
 def test_the_method_is_the_function(ticks: DataFrame) -> None:
     assert ticks.match_pattern(PAIR, order_by="t").count() == len(pairs(ticks))
+
+
+def test_measures_ship_only_what_they_read(ticks: DataFrame) -> None:
+    matches = cep.match_pattern(
+        ticks,
+        PAIR,
+        order_by="t",
+        measures={"gap": "b.t - a.t", "length": "match_end - match_start"},
+    )
+    assert matches.columns == ["gap", "length"]
+    assert matches.filter("gap != length").count() == 0
+    assert cep.plan_of(matches).to_dict()["before"]["shipped"] == ["t", "candidates"]
+
+
+def test_a_measure_may_be_called_like_a_variable(ticks: DataFrame) -> None:
+    matches = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k", measures={"a": "k"})
+    assert matches.columns == ["k", "a"]
+
+
+def test_conditions_left_to_spark_filter_matches_and_events_alike(ticks: DataFrame) -> None:
+    pattern = PAIR.where("levenshtein(CAST(a.id AS STRING), CAST(b.id AS STRING)) = 1")
+    expected = [
+        pair for pair in pairs(ticks) if sum(map(str.__ne__, *(f"{x:3}" for x in pair))) == 1
+    ]
+    structs = cep.match_pattern(ticks, pattern, order_by="t")
+    assert sorted(structs.selectExpr("a.id", "b.id").collect()) == expected
+    rows = cep.match_pattern(ticks, pattern, order_by="t", rows="all")
+    assert rows.columns == ["match_id", "variable", *ticks.columns]
+    assert rows.count() == 2 * len(expected)
+    assert "levenshtein" in str(cep.plan_of(rows)).partition("After")[2]
+
+
+def test_a_limit_ends_the_query_with_an_error_that_can_be_read_back(ticks: DataFrame) -> None:
+    matches = cep.match_pattern(
+        ticks, PAIR, order_by="t", partition_by="k", limits=cep.Limits(matches=1)
+    )
+    with pytest.raises(Exception, match="limit") as caught:
+        matches.count()
+    error = cep.error_of(caught.value)
+    assert isinstance(error, cep.LimitError)
+    assert len(error.details["key"]) == 1
+    assert error.details["allowed"] == 1
+
+
+def test_a_hot_key_is_sliced(spark: SparkSession) -> None:
+    rows = spark.range(30_000).selectExpr(
+        "IF(id % 3 = 0, -1, id) AS k", "CAST(id AS INT) AS t", "substr('AB', id % 2 + 1, 1) AS kind"
+    )
+    matches = cep.match_pattern(rows, PAIR, order_by="t", partition_by="k")
+    assert "16 windows long: one key" in cep.plan_of(matches).to_dict()["slices"]
+    # The hot key's rows are 3 apart, A and B in turn; all other keys have one row.
+    assert matches.count() == sum(
+        1 for a in range(0, 30_000, 6) for b in (a + 3, a + 9) if b < 30_000
+    )

@@ -1,0 +1,119 @@
+"""The same through Spark Connect, in a process of its own: it needs a server of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SCRIPT = """
+import json
+import spark_cep as cep
+from spark_cep import event, seq
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark.conf.set("spark.sql.shuffle.partitions", "4")
+df = spark.range(200).selectExpr(
+    "id % 2 AS k", "CAST(id AS INT) AS t",
+    "CASE WHEN id % 7 < 2 THEN 'A' WHEN id % 5 = 0 THEN 'B' ELSE 'C' END AS kind",
+    "CASE WHEN id % 3 = 0 THEN INTERVAL '5' MONTH END AS x",
+)
+pattern = seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).within(10)
+options = {"order_by": "t", "partition_by": "k"}
+out = {}
+matches = df.match_pattern(pattern, **options)
+try:
+    cep.metrics(matches)
+except cep.CepError as problem:
+    out["before"] = problem.message
+out["pairs"] = sorted(map(tuple, matches.selectExpr("a.t", "b.t").collect()))
+out["metrics"] = cep.metrics(matches)
+out["plan"] = cep.plan_of(matches.filter("k = 1")).to_dict()["order"]
+out["text"] = matches._explain_string()
+texts = matches.selectExpr("coalesce(CAST(a.x AS STRING), '-')").distinct()
+out["x"] = sorted(row[0] for row in texts.collect())
+for name in ("eager", cep.plans.chain("b", "a")):
+    other = df.match_pattern(pattern, plan=name, **options)
+    out[str(name)] = sorted(map(tuple, other.selectExpr("a.t", "b.t").collect())) == out["pairs"]
+spark.conf.set("spark.cep.slices", "on")
+spark.conf.set("spark.cep.buckets", "3")
+cut = df.match_pattern(pattern, **options)
+out["slices"] = sorted(map(tuple, cut.selectExpr("a.t", "b.t").collect())) == out["pairs"]
+rows = df.match_pattern(pattern, rows="all", **options)
+out["rows"] = rows.count()
+try:
+    df.match_pattern(pattern, order_by="nope")
+except cep.PatternError as problem:
+    out["refusal"] = problem.message
+spark.stop()
+print("RESULT " + json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, object]:
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        timeout=300,
+    )
+    results = [line for line in run.stdout.splitlines() if line.startswith("RESULT ")]
+    assert results, run.stderr[-4000:]
+    answer: dict[str, object] = json.loads(results[0].removeprefix("RESULT "))
+    return answer
+
+
+def expected_pairs() -> list[list[int]]:
+    def kind(t: int) -> str:
+        return "A" if t % 7 < 2 else "B" if t % 5 == 0 else "C"
+
+    return [
+        [a, b]
+        for a in range(200)
+        for b in range(a + 1, min(a + 11, 200))
+        if kind(a) == "A" and kind(b) == "B" and a % 2 == b % 2
+    ]
+
+
+def test_the_answer_is_right(found: dict[str, object]) -> None:
+    assert found["pairs"] == expected_pairs()
+
+
+def test_plans_and_slices_do_not_change_it(found: dict[str, object]) -> None:
+    assert found["eager"]
+    assert found["Wish(kind='lazy-chain', order=('b', 'a'))"]
+    assert found["slices"]
+
+
+def test_rows_has_two_for_each_pair(found: dict[str, object]) -> None:
+    assert found["rows"] == 2 * len(expected_pairs())
+
+
+def test_metrics_arrive_with_the_first_action(found: dict[str, object]) -> None:
+    assert "no action has run" in str(found["before"])
+    metrics = found["metrics"]
+    assert isinstance(metrics, dict)
+    assert metrics["matches"] == len(expected_pairs())
+    assert metrics["complete"]
+
+
+def test_the_plan_is_found_from_what_was_made_of_the_answer(found: dict[str, object]) -> None:
+    assert found["plan"] == ["b", "a"]
+    assert "match_pattern[lazy-chain b→a, within 10, any  #" in str(found["text"])
+
+
+def test_types_that_need_carriers_come_back(found: dict[str, object]) -> None:
+    assert found["x"] == ["-", "INTERVAL '5' MONTH"]
+
+
+def test_refusals_are_the_same(found: dict[str, object]) -> None:
+    assert "nope" in str(found["refusal"])

@@ -1,0 +1,92 @@
+"""Options that are wrong, or that this version does not have, are refused before any job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import spark_cep as cep
+from spark_cep import event, seq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+PAIR = seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).within(10)
+
+
+@pytest.fixture(scope="module")
+def df(spark: SparkSession) -> DataFrame:
+    return spark.sql("SELECT * FROM VALUES (1, 'A'), (2, 'B') AS rows(t, kind)")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"remotes": {"x": 1}}, "remotes= is not available yet"),
+        ({"shed": 0.5}, "shed= is not available yet"),
+        ({"after_match": "SKIP TO NEXT ROW"}, "after_match= is not available yet"),
+        ({"adapt": "always"}, "adapt= is not available yet"),
+        ({"rows": "all omit empty"}, "row patterns, which are not available yet"),
+        ({"rows": "some"}, "'some' is no choice of rows"),
+        ({"plan": "tree"}, "the plan 'tree' is not available yet"),
+        ({"plan": "fast"}, "'fast' is no plan"),
+        ({"plan": cep.plans.chain("a")}, "the chain leaves out b"),
+        ({"plan": cep.plans.chain("a", "b", "a")}, "the chain names 'a' twice"),
+        ({"plan": cep.plans.chain("a", "x")}, "the chain names 'x', which"),
+        ({"measures": {}}, "measures takes a dict"),
+        ({"measures": {"m": 1}}, "the measure 'm' is a int"),
+        ({"measures": {"m": "a.t"}, "rows": "all"}, "no place for measures"),
+        ({"limits": 5}, "limits takes cep.Limits"),
+        ({"statistics": {}}, "statistics takes cep.Statistics"),
+        ({"statistics": cep.Statistics(rates={"a": 1})}, "no rate for 'b'"),
+        ({"statistics": cep.Statistics(rates={"z": 1})}, "a rate for 'z'"),
+    ],
+)
+def test_wrong_or_missing_options_are_refused(
+    df: DataFrame, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(cep.CepError, match=message) as caught:
+        cep.match_pattern(df, PAIR, order_by="t", **options)
+    assert caught.value.hint
+
+
+def test_plans_of_later_versions_are_refused_where_they_are_made() -> None:
+    for make in (cep.plans.tree, cep.plans.hybrid, lambda: cep.plans.join(("a", "b"))):
+        with pytest.raises(cep.PlanError, match="not available yet"):
+            make()
+
+
+def test_the_order_is_needed(df: DataFrame) -> None:
+    with pytest.raises(cep.PatternError, match="order_by"):
+        cep.match_pattern(df, PAIR)
+
+
+def test_a_pattern_is_needed(df: DataFrame) -> None:
+    with pytest.raises(cep.PatternError, match="takes a pattern, not str"):
+        cep.match_pattern(df, "a b", order_by="t")  # type: ignore[arg-type]
+
+
+def test_settings_that_make_no_sense_are_refused(spark: SparkSession, df: DataFrame) -> None:
+    for name, value in (("spark.cep.buckets", "many"), ("spark.cep.slices", "maybe")):
+        spark.conf.set(name, value)
+        with pytest.raises(cep.PlanError, match=name):
+            cep.match_pattern(df, PAIR, order_by="t")
+        spark.conf.unset(name)
+
+
+def test_rows_cannot_be_added_beside_a_column_of_that_name(df: DataFrame) -> None:
+    named = df.withColumnRenamed("kind", "Variable")
+    pattern = seq(event("a", "Variable = 'A'"), event("b", "Variable = 'B'")).within(10)
+    with pytest.raises(cep.PatternError, match="adds a column 'variable'"):
+        cep.match_pattern(named, pattern, order_by="t", rows="all")
+
+
+def test_an_explanation_has_two_modes_yet(df: DataFrame) -> None:
+    matches = cep.match_pattern(df, PAIR, order_by="t")
+    with pytest.raises(cep.PlanError, match="not available yet"):
+        cep.explain(matches, mode="html")
+    with pytest.raises(cep.PlanError, match="no mode of explain"):
+        cep.explain(matches, mode="loud")

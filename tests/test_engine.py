@@ -1,0 +1,179 @@
+"""What the engine does beside giving the answer: how much it looks at, what it keeps, when it
+stops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_cep.errors import CepError, LimitError, PatternError
+from spark_cep.pattern import Pattern, event, seq
+from spark_cep.udfs.engine import State, advance
+from spark_cep.udfs.errors import WorkerError, from_text
+from spark_cep.udfs.output import Field, Output
+from spark_cep.udfs.program import Limits, Plan
+from spark_cep.udfs.state import fingerprint, from_bytes, to_bytes
+from spark_cep.udfs.worker import run
+from tests.cases import Case
+from tests.local import Pipeline, Setting
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.chain import Found
+    from spark_cep.udfs.engine import Advance
+    from spark_cep.udfs.program import Program
+
+LAZY = Setting(plan=Plan("lazy-chain"))
+
+
+def row(t: int, kind: str, x: int = 0, k: int = 1) -> dict[str, object]:
+    return {"t": t, "u": 100 * k + t, "k": k, "x": x, "f": 0.0, "kind": kind}
+
+
+def kinds(*names: str) -> list[Pattern]:
+    return [event(name, f"kind = '{name.upper()}'") for name in names]
+
+
+def pipeline(pattern: Pattern, rows: list[dict[str, object]], setting: Setting = LAZY) -> Pipeline:
+    return Pipeline(Case(pattern, rows), setting)
+
+
+def walked(step: Advance) -> list[Found]:
+    return list(step.matches)
+
+
+def pairs(pattern: Pattern, rows: list[dict[str, object]], setting: Setting = LAZY) -> int:
+    shipped = pipeline(pattern, rows, setting)
+    step = advance(shipped.program, State(), shipped.table(0))
+    walked(step)
+    return step.metrics.pairs
+
+
+# ---- how much is looked at ---------------------------------------------------------------------
+
+MANY_A_ONE_C = [*(row(t, "A", x=t % 5) for t in range(50)), row(50, "C", x=3)]
+
+
+def test_the_lazy_chain_looks_at_fewer_pairs_than_the_eager_one() -> None:
+    rows = [row(t, "ABC"[(t % 7 == 0) + (t % 49 == 0)]) for t in range(98)]
+    pattern = seq(*kinds("a", "b", "c")).within(60)
+    assert pairs(pattern, rows) < pairs(pattern, rows, Setting(plan=Plan("eager"))) / 2
+
+
+def test_an_equality_is_looked_up_not_tried() -> None:
+    pattern = seq(*kinds("a", "c"))
+    assert pairs(pattern, MANY_A_ONE_C) == 50
+    assert pairs(pattern.where("a.x = c.x"), MANY_A_ONE_C) == 10
+
+
+@pytest.mark.parametrize(
+    "bound", ["c.t <= a.t + 5", "a.t >= c.t - 5", "c.t - a.t <= 5", "5 >= c.t - a.t"]
+)
+def test_a_bound_on_the_time_between_two_variables_narrows_the_scope(bound: str) -> None:
+    assert pairs(seq(*kinds("a", "c")).where(bound), MANY_A_ONE_C) == 5
+
+
+# ---- limits ------------------------------------------------------------------------------------
+
+
+def limited(program: Program, **limits: int) -> Program:
+    return replace(program, limits=Limits(**limits))
+
+
+def test_too_many_partial_matches_name_the_key_and_the_counts() -> None:
+    rows = [row(t, "B", k=7) for t in range(40)]
+    shipped = pipeline(seq(event("b+", "kind = 'B'")), rows)
+    step = advance(limited(shipped.program, partial_matches=1000), State(), shipped.table(0))
+    with pytest.raises(LimitError, match=r"partition key \[7\] has .* partial matches") as caught:
+        walked(step)
+    assert caught.value.details["key"] == [7]
+    assert caught.value.details["reached"] > 1000  # type: ignore[operator]
+    assert "cep.Limits(partial_matches=" in str(caught.value.hint)
+
+
+def test_too_many_matches_are_counted_for_each_key_and_window() -> None:
+    # Ten windows of 5 matches each: 50 in all, but never more than 5 at once.
+    rows = [row(100 * w + t, "AB"[t == 5]) for w in range(10) for t in range(6)]
+    shipped = pipeline(seq(*kinds("a", "b")).within(50), rows)
+    assert len(walked(advance(limited(shipped.program, matches=5), State(), shipped.table(0)))) > 0
+    step = advance(limited(shipped.program, matches=4), State(), shipped.table(0))
+    with pytest.raises(LimitError, match="5 matches alive at once"):
+        walked(step)
+
+
+def test_an_error_leaves_the_worker_as_text_that_gives_it_back() -> None:
+    rows = [row(t, "B", k=7) for t in range(40)]
+    shipped = pipeline(seq(event("b+", "kind = 'B'")), rows)
+    program = limited(shipped.program, partial_matches=1000)
+    output = Output("all", program.orders[0].column, row=(Field(0, "t"),))
+    with pytest.raises(WorkerError) as caught:
+        list(run(program, output, iter(shipped.table(0).to_batches()), partition=0))
+    error = from_text(f"Traceback (most recent call last):\n{caught.value}\nJava stack")
+    assert isinstance(error, LimitError)
+    assert error.details["key"] == [7]
+
+
+def test_consuming_refuses_tied_order_keys() -> None:
+    pattern = seq(*kinds("a", "b")).consumption("consume")
+    shipped = pipeline(pattern, [row(1, "A"), row(1, "B"), row(2, "B")])
+    with pytest.raises(PatternError, match="equal order keys at 1"):
+        walked(advance(shipped.program, State(), shipped.table(0)))
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def kept(pattern: Pattern, horizon: int) -> int:
+    rows = [row(t, "AB"[t % 2]) for t in range(100)]
+    shipped = pipeline(pattern, rows)
+    step = advance(shipped.program, State(), shipped.table(0), horizon)
+    walked(step)
+    assert step.state.events is not None
+    return int(step.state.events.num_rows)
+
+
+def test_the_state_keeps_one_window_of_events() -> None:
+    assert kept(seq(*kinds("a", "b")).within(10), horizon=99) == 10
+
+
+def test_a_trailing_not_keeps_the_window_before_and_the_one_that_is_awaited() -> None:
+    pattern = seq(*kinds("a", "b"), event("!c", "kind = 'C'")).within(10)
+    assert kept(pattern, horizon=99) == 20
+
+
+def test_rows_beyond_the_horizon_wait() -> None:
+    assert kept(seq(*kinds("a", "b")).within(10), horizon=49) == 10 + 50
+
+
+# ---- the state as bytes ------------------------------------------------------------------------
+
+
+def test_a_state_of_another_pattern_is_refused() -> None:
+    rows = [row(1, "A"), row(2, "B")]
+    first = pipeline(seq(*kinds("a", "b")).within(10), rows).program
+    second = pipeline(seq(*kinds("a", "b")).within(11), rows).program
+    stored = to_bytes(State(None, 5), first)
+    assert from_bytes(stored, first) == State(None, 5)
+    with pytest.raises(CepError, match="belongs to another pattern"):
+        from_bytes(stored, second)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda data: b"", "cut short"),
+        (lambda data: b"PAR1" + data[4:], "no state of spark-cep"),
+        (lambda data: data[:4] + b"\x63\x00" + data[6:], "has format 99"),
+    ],
+)
+def test_bytes_that_are_no_state_are_refused(damage: object, says: str) -> None:
+    program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
+    with pytest.raises(CepError, match=says):
+        from_bytes(damage(to_bytes(State(), program)), program)  # type: ignore[operator]
+
+
+def test_a_change_of_plan_or_limits_keeps_the_fingerprint() -> None:
+    program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
+    changed = replace(program, plan=Plan("eager"), limits=Limits(matches=3), block_pairs=7)
+    assert fingerprint(changed) == fingerprint(program)

@@ -1,0 +1,331 @@
+"""Every message about a wrong pattern, once: what it says, where it points, what it proposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_cep import all_of, any_of, event, no, seq, udf
+from spark_cep.compiled import ColumnInfo
+from spark_cep.errors import PatternError
+from spark_cep.pattern import Pattern, Seq
+from spark_cep.udfs.expressions import BIGINT, BOOL, Type
+from tests.compiling import INFOS, compiled, problems
+from tests.fake_typer import LocalTyper
+
+AB = seq("a", "b")
+LIST = seq("a", "b+")
+NOT = seq("a", "!x", "!y", "b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "message", "marked", "hint"),
+    [
+        # names
+        (AB, "a.prcie < b.price", "the input has no column prcie", "prcie", "did you mean price?"),
+        (AB, "a.zzz < 1", "the input has no column zzz", "zzz", "its columns are ts, ntz"),
+        (AB, "c.price > 1", "the pattern has no variable c", "c", "its variables are a, b"),
+        (AB, "price > 1", "price names no variable", "price", "write a.price"),
+        (AB, "addr.city = 'x'", "addr.city names no variable", "addr.city", "write a.addr.city"),
+        (AB, "1 = 1", "1 = 1 names no variable", "1 = 1", "name a variable and its column"),
+        (AB, "a = b.qty", "a is a variable, not a value", "a", "a.ts"),
+        (AB, "a.* = 1", "a.* is no value", "a.*", "name one column"),
+        (
+            AB,
+            "exists(a.tags, qty -> qty > a.qty)",
+            "the lambda's argument qty hides the column qty",
+            "a.qty",
+            "another name",
+        ),
+        # syntax
+        (AB, "a.qty < b.qty b", "'b' was not expected here", "b", "as in WHERE"),
+        (AB, "a.qty <", "something is missing beside '<'", "<", "as in WHERE"),
+        (AB, "a.name = 'x", "ends inside a quote", "'x", "as in WHERE"),
+        (AB, "", "the text is empty", "", "as in WHERE"),
+        # types
+        (
+            AB,
+            "a.price + b.price",
+            "must be TRUE or FALSE, but a.price + b.price is DOUBLE",
+            "a.price + b.price",
+            "compare it",
+        ),
+        (AB, "a.qty", "must be TRUE or FALSE, but a.qty is INT", "a.qty", "compare it"),
+        (AB, "a.name - 1 > b.qty", "cannot type `name` - 1", "a.name - 1", None),
+        (AB, "a.flag > 1", "cannot type `flag` > 1", "a.flag > 1", None),
+        (AB, "a.flag < b.qty", "cannot type `flag` < `qty`", "a.flag < b.qty", None),
+        (AB, "a.qty OR b.flag", "but a.qty is INT", "a.qty", "compare it"),
+        (AB, "b.flag OR a.qty + b.qty", "is INT", "a.qty + b.qty", "compare it"),
+        (LIST, "sum(b.name) > 1", "sum() does not take STRING", "sum(b.name)", "number"),
+        (LIST, "max(b.addr) > 1", "max() does not take", "max(b.addr)", "ordered"),
+        # what has no place in a condition
+        (AB, "rand() < a.price", "rand() gives another value each time", "rand", "withColumn"),
+        (AB, "a.qty = 1 OR uuid() = 'x'", "uuid() gives another value", "uuid", "withColumn"),
+        (AB, "explode(a.tags) = 1", "explode() makes several rows", "explode", "explode the input"),
+        (AB, "row_number() > a.qty", "row_number() is a window", "row_number", "before matching"),
+        (LIST, "stddev(b.qty) > 1", "stddev() is an aggregate", "stddev", "first, last, count"),
+        (AB, "a.qty IN (SELECT 1)", "a subquery has no place", "SELECT 1", "join"),
+        (
+            LIST,
+            "sum(b.qty) OVER (ORDER BY b.qty) > 1",
+            "a window function has no place",
+            "sum(b.qty) OVER (ORDER BY b.qty)",
+            "first, last, count",
+        ),
+        (LIST, "count(b) FILTER (WHERE b.flag) > 1", "FILTER and IGNORE NULLS", None, "first"),
+        # lists
+        (LIST, "sum(a.qty) > 1", "sum(a.qty): a binds one row", "sum(a.qty)", '"a+"'),
+        (LIST, "prev(a.qty) > 1", "prev(a.qty): a binds one row", "prev(a.qty)", '"a+"'),
+        (LIST, "count(a) > 1", "count(a): a binds one row", "count(a)", '"a+"'),
+        (LIST, "count(*) > 1", "count takes one expression", "count(*)", "count(b) counts"),
+        (LIST, "sum(b.qty + a.qty) > 1", "sum takes one expression over one variable",
+         "sum(b.qty + a.qty)", "sum(b.price)"),
+        (LIST, "sum(DISTINCT b.qty) > 1", "sum takes one expression", None, "sum(b.price)"),
+        (LIST, "prev(b.qty, 2) > 1", "prev takes one expression", "prev(b.qty, 2)",
+         "prev(b.price)"),
+        (LIST, "sum(prev(b.qty)) > 1", "navigation cannot be nested", "sum(prev(b.qty))",
+         "columns"),
+        (LIST, "sum(b) > 1", "b is a variable, not a value", "b", "b.ts"),
+        # negation
+        (NOT, "x.qty = y.qty", "names two negated variables, x and y", "x.qty = y.qty", "filled"),
+        (NOT, "max(x.qty) > 1", "x is negated and binds no row", "max(x.qty)", "x.column"),
+        # what nobody can evaluate
+        (LIST, "a.name LIKE b.name", "does not compute LIKE over several variables, and Spark "
+         "cannot test it on finished matches, because b binds a list", "a.name LIKE b.name", "udf"),
+        (NOT, "power(a.qty, x.qty) > 1", "does not compute power() over several variables, and "
+         "Spark cannot test it on finished matches, because x is negated", None, "cep.udf"),
+        (AB.strategy("strict"), "a.name || b.name = 'x'", "because under this strategy", None,
+         "udf"),
+        (AB.consumption("consume"), "a.name || b.name = 'x'", "matches compete", None, "cep.udf"),
+    ],
+)  # fmt: skip
+def test_a_wrong_condition_is_one_problem(
+    pattern: Pattern, text: str, message: str, marked: str | None, hint: str | None
+) -> None:
+    (problem,) = problems(pattern.where(text))
+    assert message in problem["message"]
+    assert problem["text"] == text
+    assert problem["line"] == 1
+    if marked is not None:
+        assert text[problem["column"] - 1 :].startswith(marked)
+        assert _caret_length(pattern.where(text)) == max(1, len(marked))
+    assert (hint or "") in (problem["hint"] or "")
+    assert (hint is None) == (problem["hint"] is None)
+
+
+def _caret_length(pattern: Pattern) -> int:
+    with pytest.raises(PatternError) as caught:
+        compiled(pattern)
+    return caught.value.message.count("^")
+
+
+def one(pattern: Pattern, **options: Any) -> tuple[str, str, Any]:
+    (problem,) = problems(pattern, **options)
+    marked = None if problem["text"] is None else problem["text"][problem["column"] - 1 :]
+    return problem["message"], problem["hint"] or "", marked
+
+
+# ---- the pattern -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", ["a", "A"])
+def test_a_variable_bound_twice(second: str) -> None:
+    message, hint, marked = one(seq("a", "b", second))
+    assert f"the variable {second} is bound twice" in message
+    assert f'"{second}+"' in hint
+    assert marked == second
+
+
+def test_an_empty_pattern() -> None:
+    assert "the pattern is empty" in one(Pattern(Seq(())))[0]
+
+
+def test_a_pattern_of_negations_only() -> None:
+    message, hint, _ = one(all_of("!x", "!y").within("1 hour"))
+    assert "has no part that binds a row" in message
+    assert "not negated" in hint
+
+
+def test_a_misplaced_negation() -> None:
+    assert "NOT x stands directly in any_of" in one(any_of("a", no("x")))[0]
+    assert "no time window bounds it" in one(seq("a", "!x"))[0]
+
+
+def test_an_unreadable_window_is_not_also_a_missing_one() -> None:
+    assert "'soon' cannot be read" in one(seq("a", "!x").within("soon"))[0]
+
+
+# ---- conditions in event() ---------------------------------------------------------------------
+
+
+def test_an_unknown_column_in_an_event() -> None:
+    message, hint, marked = one(seq(event("a", "qty > 1 AND prise > 3"), "b"))
+    assert message == "the input has no column prise"
+    assert hint == "did you mean price?"
+    assert marked == "prise > 3"
+
+
+def test_an_unknown_variable_in_an_event() -> None:
+    assert one(seq(event("a", "bb.qty > 1"), "b"))[0] == "the pattern has no variable bb"
+
+
+def test_a_name_that_two_columns_have() -> None:
+    columns = [*INFOS, ColumnInfo("Qty", BIGINT)]
+    message, hint, marked = one(AB.where("a.qty > 1"), columns=columns)
+    assert message == "qty is ambiguous: the input has 2 columns of this name"
+    assert "withColumnRenamed" in hint
+    assert marked == "qty > 1"
+    assert problems(AB.where("a.qty > 1"), columns=columns, case_sensitive=True) == []
+
+
+class _Column:
+    def __init__(self, printed: str, type_: Type | str) -> None:
+        self.printed, self.type = printed, type_
+
+    def __str__(self) -> str:
+        return f"Column<'{self.printed}'>"
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (_Column("(rand() > 0.5)", BOOL), "rand() gives another value each time"),
+        (_Column("explode(tags)", BOOL), "explode() makes several rows"),
+        (_Column("(qty + 1)", BIGINT), "must be TRUE or FALSE, but that of a is BIGINT"),
+        (_Column("(zz > 1)", "no column zz"), "the condition of a: no column zz"),
+    ],
+)
+def test_a_wrong_column(column: Any, message: str) -> None:
+    found, _, marked = one(seq(event("a", column), "b"))
+    assert message in found
+    assert marked is not None
+
+
+# ---- order, partition, window ------------------------------------------------------------------
+
+
+def test_no_order() -> None:
+    for order_by in (None, []):
+        message, hint, _ = one(AB, order_by=order_by)
+        assert "order_by is missing" in message
+        assert 'order_by="ts"' in hint
+
+
+@pytest.mark.parametrize(
+    ("order_by", "message", "marked"),
+    [
+        ("tss", "order_by: the input has no column tss", "tss"),
+        (["ts", "qty DESC, price"], "order_by cannot be read", "DESC, price"),
+        ("rand()", "order_by: rand() gives another value", "rand()"),
+        ("ts DESC", "must be ascending", "ts DESC"),
+        ("name", "the event time, and STRING is none", "name"),
+        ("flag", "the event time, and BOOLEAN is none", "flag"),
+        (["ts", "tags"], "order_by: tags has no order", "tags"),
+        (["ts", "name - 1"], "order_by: cannot type", "name - 1"),
+    ],
+)
+def test_a_wrong_order(order_by: Any, message: str, marked: str) -> None:
+    found, _, place = one(AB, order_by=order_by, typer=_NoOrder())
+    assert message in found
+    assert place == marked
+
+
+class _NoOrder(LocalTyper):
+    def __init__(self) -> None:
+        super().__init__({column.name: column.type for column in INFOS})
+
+    def of_row(self, expressions: Any) -> list[Type | str]:
+        given = super().of_row(expressions)
+        return [
+            "no order" if "`tags`) <" in str(e) else t
+            for e, t in zip(expressions, given, strict=True)
+        ]
+
+
+def test_a_wrong_partition() -> None:
+    message, hint, marked = one(AB, partition_by=["card", "nmae"])
+    assert message == "partition_by: the input has no column nmae"
+    assert hint == "did you mean name?"
+    assert marked == "nmae"
+    assert "takes column names, not int" in one(AB, partition_by=[3])[0]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "order_by", "message", "marked"),
+    [
+        (AB.within("0 hours"), "ts", "is not positive", "0 hours"),
+        (AB.within(10), "ts", "needs a unit", "10"),
+        (AB.within("2 months"), "ts", "no fixed length", "2 months"),
+        (AB.within("2 hours"), "card", "first order column is BIGINT", "2 hours"),
+        (AB.within(events=0), "ts", "leaves no row", "0"),
+    ],
+)
+def test_a_wrong_window(pattern: Pattern, order_by: str, message: str, marked: str) -> None:
+    found, hint, place = one(pattern, order_by=order_by)
+    assert message in found
+    assert hint
+    assert place == marked
+
+
+# ---- the report --------------------------------------------------------------------------------
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    pattern = seq(event("a", "prise > 1"), "A", "b").where("a.qty +", "b.qty", "rand() > b.qty")
+    found = problems(pattern.within("soon"), order_by="ts", partition_by="nmae")
+    assert [problem["message"].split(":")[0][:40] for problem in found] == [
+        "the variable A is bound twice (as a; cas",
+        "partition_by",
+        "WITHIN 'soon' cannot be read",
+        "the input has no column prise",
+        "not a Spark SQL expression",
+        "rand() gives another value each time, so",
+        "a condition must be TRUE or FALSE, but b",
+    ]
+
+
+def test_the_message_draws_the_place() -> None:
+    with pytest.raises(PatternError) as caught:
+        compiled(AB.where("a.qty > 1\n  AND b.prise < 2"))
+    assert str(caught.value) == (
+        "the input has no column prise\n"
+        "  at line 2, column 9:\n"
+        "      AND b.prise < 2\n"
+        "            ^^^^^\n"
+        "  hint: did you mean price?"
+    )
+
+
+def test_several_problems_are_numbered() -> None:
+    with pytest.raises(PatternError) as caught:
+        compiled(AB.where("a.x > 1"), order_by=None)
+    assert str(caught.value).startswith("the pattern has 2 problems\n1. order_by is missing")
+    assert "\n2. the input has no column x\n  at line 1, column 3:\n" in str(caught.value)
+
+
+# ---- cep.udf -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3,), "cep.udf takes a function, not int"),
+        ((lambda x: x,), "is no name for a function"),
+        ((lambda x: x, "double", "sum"), "sum is a function of SQL already"),
+        ((lambda x: x, "double", "prev"), "prev is a function of SQL already"),
+        ((lambda x: x, "array<int>", "f"), "is no type that a cep.udf can return"),
+    ],
+)
+def test_a_wrong_user_function(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(PatternError) as caught:
+        udf(*arguments)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_user_function_is_not_for_spark() -> None:
+    udf(lambda x: x, "boolean", "is_odd_test")
+    assert compiled(AB.where("is_odd_test(a.qty)")).conditions() == ["is_odd_test(a[`qty`])"]
+    message = one(AB.where("is_odd_test(a.name || b.name)").strategy("strict"))[0]
+    assert "does not compute || over several variables" in message
