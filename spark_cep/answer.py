@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from spark_cep.errors import PatternError
 from spark_cep.typing_by_spark import quoted
-from spark_cep.udfs.output import METRICS, Field, Output, Struct
+from spark_cep.udfs.output import Field, Output, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,22 +54,24 @@ class Answer:
 @dataclass(frozen=True)
 class Wanted:
     """What the answer is to hold. `reads`: the input columns that measures and Spark's
-    conditions read of each variable id; None: all columns of all variables."""
+    conditions read of each variable id; None: all columns of all variables. `after`: those
+    conditions."""
 
     shape: Shape
     measures: tuple[Shown, ...]
     reads: Mapping[int, Iterable[str]] | None
-    has_after: bool
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Given:
     """What there is: the input's column names, the partition columns by name and shipped index,
-    and the shipped event time."""
+    the shipped event time, and the variables that every match fills."""
 
     names: tuple[str, ...]
     partition: tuple[tuple[str, int], ...]
     order: int
+    always: frozenset[int]
 
 
 def answer_of(
@@ -82,15 +84,26 @@ def answer_of(
     everything: tuple[Field, ...] = ()
     if wanted.reads is None:
         everything = tuple(Field(shipment.column(quoted(name)), name) for name in names)
-    if wanted.shape == "rows" and not wanted.has_after:
+    if wanted.shape == "rows" and not wanted.after:
         output = Output("all", order, row=everything)
         return Answer("rows", output, names, shown)
     structs = tuple(
-        Struct(number, everything or _read(wanted, number, shipment, order))
+        Struct(
+            number,
+            everything or _read(wanted, number, shipment, order),
+            flat=not each.is_list and number in given.always,
+        )
         for number, each in enumerate(variables)
-        if not each.negated
+        if not each.negated and _mentions(wanted, each.name)
     )
-    output = Output("one", order, structs=structs, partition=keys)
+    output = Output(
+        "one",
+        order,
+        structs=structs,
+        partition=keys,
+        bounds=_mentions(wanted, "match_start") or _mentions(wanted, "match_end"),
+        numbered=wanted.shape == "rows",
+    )
     return Answer(wanted.shape, output, names, shown, wanted.measures)
 
 
@@ -98,6 +111,14 @@ def _read(wanted: Wanted, number: int, shipment: Shipment, order: int) -> tuple[
     names = sorted(set((wanted.reads or {}).get(number, ())))
     fields = tuple(Field(shipment.column(quoted(name)), name) for name in names)
     return fields or (Field(order, PRESENT),)
+
+
+def _mentions(wanted: Wanted, name: str) -> bool:
+    """Whether the name may stand in what Spark evaluates; all do in the default answer."""
+    if wanted.shape != "measures":
+        return True
+    texts = [each.sql for each in wanted.measures] + list(wanted.after)
+    return any(name.casefold() in text.casefold() for text in texts)
 
 
 def check_names(
@@ -143,6 +164,10 @@ def worker_schema(
     columns = shipped.fields
     types: dict[str, T.DataType] = {"match_number": T.LongType(), "variable": T.IntegerType()}
     for each in output.structs:
+        if each.flat:
+            for name, field in zip(each.names(), each.fields, strict=True):
+                types[name] = columns[field.column].dataType
+            continue
         struct = struct_type(each.fields, shipped)
         is_list = variables[each.variable].is_list
         types[f"v{each.variable}"] = T.ArrayType(struct, False) if is_list else struct
@@ -151,7 +176,7 @@ def worker_schema(
     for place, field in enumerate(output.partition):
         types[f"p{place}"] = columns[field.column].dataType
     types["first"] = types["last"] = columns[output.order].dataType
-    types["metrics"] = T.StructType([T.StructField(name, T.LongType()) for name in METRICS])
+    types["metrics"] = T.ArrayType(T.LongType(), False)
     return T.StructType([T.StructField(name, types[name]) for name in output.names()])
 
 

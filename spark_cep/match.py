@@ -202,9 +202,10 @@ def _answer(
     shape: Shape = (
         "measures" if measures else ("rows" if asked.options.rows == "all" else "structs")
     )
-    wanted = Wanted(shape, measures, reads, has_after=bool(compiled.after))
+    wanted = Wanted(shape, measures, reads, compiled.after)
     check_names(wanted, compiled.variables, source.names(), compiled.partition)
-    given = Given(source.names(), tuple(shown), shipment.column(order))
+    always = frozenset.intersection(*(branch.filled() for branch in compiled.branches))
+    given = Given(source.names(), tuple(shown), shipment.column(order), always)
     return answer_of(wanted, compiled.variables, given, shipment)
 
 

@@ -38,8 +38,8 @@ def metrics(df: DataFrame) -> dict[str, Any]:
 def observed(df: DataFrame, observation: Observation) -> DataFrame:
     """`df` without its rows of counts, which the observation receives.
 
-    It collects them as they are, one struct a bucket: with one aggregate a match costs a third of
-    what it costs with a sum for each count (0.07 against 0.2 microseconds a row).
+    It collects them as they are, one array a bucket: one aggregate costs each match a third of
+    what a sum for each count does (0.07 against 0.2 microseconds a row).
     """
     counts = F.expr("collect_list(metrics)").alias("buckets")
     return df.observe(observation, counts).filter("metrics IS NULL")
@@ -54,7 +54,10 @@ def _counts(record: Record) -> dict[str, Any]:
             "it in the same session, then ask again",
         )
     buckets = row.get("buckets") or []
-    counts = {name: _fold(name, [int(each[name]) for each in buckets]) for name in METRICS}
+    counts = {
+        name: _fold(name, [int(each[place]) for each in buckets])
+        for place, name in enumerate(METRICS)
+    }
     return {**counts, "complete": len(buckets) == record.buckets}
 
 

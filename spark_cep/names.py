@@ -195,8 +195,37 @@ class Names:
         problems.add(f"the pattern has no variable {part.name}", part.place, hint=hint)
 
 
+# In timestampdiff(MINUTE, a.ts, b.ts) the unit is a keyword, which the parser takes for a name.
+_WITH_UNIT = frozenset(
+    {
+        "timestampadd", "timestampdiff", "timediff", "dateadd", "date_add", "datediff",
+        "date_diff",
+    }
+)  # fmt: skip
+_UNITS = frozenset(
+    {
+        "year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second",
+        "millisecond", "microsecond",
+    }
+)  # fmt: skip
+
+
 def columns_of(node: exp.Expr) -> Iterator[exp.Column]:
-    return node.find_all(exp.Column, bfs=False)
+    """Every name below the node that means a column or a variable."""
+    for column in node.find_all(exp.Column, bfs=False):
+        if not _is_unit(column):
+            yield column
+
+
+def _is_unit(column: exp.Column) -> bool:
+    call = column.parent
+    return (
+        isinstance(call, exp.Anonymous)
+        and call.name.lower() in _WITH_UNIT
+        and len(call.expressions) > 2
+        and call.expressions[0] is column
+        and column.name.lower() in _UNITS
+    )
 
 
 def parts_of(parsed: Parsed, node: exp.Column) -> list[Part]:

@@ -51,7 +51,7 @@ def _named(
 ) -> list[Column]:
     """Everything that an expression may name. A variable's name hides all others."""
     output = answer.output
-    columns = [F.col("match_number").alias("__cep_number")]
+    columns = [F.col("match_number").alias("__cep_number")] if output.numbered else []
     columns += [
         _struct(each, variables, raw).alias(variables[each.variable].name)
         for each in output.structs
@@ -64,7 +64,7 @@ def _named(
             value.alias(_hidden(place) if field.name.casefold() in taken else field.name)
         )
     for own, name in (("first", "match_start"), ("last", "match_end")):
-        if name not in taken:
+        if output.bounds and name not in taken:
             columns.append(F.col(own).alias(name))
     return columns
 
@@ -85,6 +85,14 @@ def _partition(answer: Answer, taken: set[str]) -> list[Column]:
 
 
 def _struct(each: Struct, variables: Sequence[Variable], raw: T.StructType) -> Column:
+    if each.flat:
+        fields = zip(each.names(), each.fields, strict=True)
+        return F.struct(
+            *[
+                carriers.decode(F.col(name), raw.fields[field.column].dataType).alias(field.name)
+                for name, field in fields
+            ]
+        )
     original: T.DataType = struct_type(each.fields, raw)
     if variables[each.variable].is_list:
         original = T.ArrayType(original, False)

@@ -57,8 +57,39 @@ def _recording(rule: Callable[..., Any]) -> Callable[..., Any]:
     return recorded
 
 
+# Only these functions mean something to the compiler. All others stay names with arguments:
+# sqlglot would reorder and wrap the arguments of some, and refuse what it does not know of others.
+_FUNCTIONS = frozenset(
+    {
+        "ABS", "AVG", "COALESCE", "COUNT", "FIRST", "GREATEST", "IFNULL", "ISNAN", "IS_NAN",
+        "LAST", "LEAST", "MAX", "MIN", "MOD", "NULLIF", "NVL", "NVL2", "SUM",
+    }
+)  # fmt: skip
+
+
+# Functions whose arguments have a grammar of their own.
+_WITH_GRAMMAR = frozenset(
+    {
+        "CAST", "CEIL", "EXTRACT", "FLOOR", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM",
+        "TRY_CAST",
+    }
+)  # fmt: skip
+
+
 class _Parser(SparkParser):
     """Spark's parser; every rule notes the tokens that its node came from."""
+
+    FUNCTIONS = {  # noqa: RUF012 - as sqlglot declares it
+        name: build for name, build in SparkParser.FUNCTIONS.items() if name in _FUNCTIONS
+    }
+    FUNCTION_PARSERS = {  # noqa: RUF012
+        name: rule for name, rule in SparkParser.FUNCTION_PARSERS.items() if name in _WITH_GRAMMAR
+    }
+    NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+        name: rule
+        for name, rule in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+        if name != "TRANSFORM"
+    }
 
 
 for _name in dir(_Parser):

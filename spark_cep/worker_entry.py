@@ -44,9 +44,9 @@ def nothing(answered: pa.Schema) -> pa.RecordBatch:
     """The metrics of an empty bucket: one row, all counts 0."""
     import pyarrow as pa  # noqa: PLC0415
 
+    from spark_cep.udfs.output import METRICS  # noqa: PLC0415
+
     *columns, metrics = answered
-    counts = {field.name: 0 for field in metrics.type}
     arrays = [pa.nulls(1, column.type) for column in columns]
-    return pa.RecordBatch.from_arrays(
-        [*arrays, pa.array([counts], type=metrics.type)], names=answered.names
-    )
+    counts = pa.array([[0] * len(METRICS)], type=metrics.type)
+    return pa.RecordBatch.from_arrays([*arrays, counts], names=answered.names)

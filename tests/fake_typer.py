@@ -25,6 +25,13 @@ _BOOLEAN = (
 )  # fmt: skip
 
 
+_FUNCTIONS = {
+    **dict.fromkeys(("upper", "lower", "concat"), _STRING),
+    **dict.fromkeys(("isnull", "isnotnull", "exists", "array_contains"), BOOL),
+    "power": DOUBLE,
+}
+
+
 class _Untypable(Exception):
     pass
 
@@ -93,12 +100,10 @@ class LocalTyper:
             return self._common(node.this, *node.expressions)
         if isinstance(node, exp.Nullif):
             return self._type(node.this)
-        if isinstance(node, exp.Upper | exp.Lower | exp.Concat | exp.DPipe):
+        if isinstance(node, exp.DPipe):
             return _STRING
-        if isinstance(node, exp.Pow):
-            return DOUBLE
-        if isinstance(node, exp.Anonymous) and node.name.lower() in {"isnull", "isnotnull"}:
-            return BOOL
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
+            return _FUNCTIONS[node.name.lower()]
         raise _Untypable(f"{type(node).__name__} is not known here")
 
     def _column(self, node: exp.Column) -> Type:

@@ -94,6 +94,17 @@ def test_backticks_and_fields_of_structs_are_kept() -> None:
     )
 
 
+def test_units_of_time_and_arguments_of_lambdas_are_no_columns() -> None:
+    found = compiled(
+        AB.where("timestampdiff(MINUTE, a.ts, a.ntz) > 5", "exists(b.tags, x -> x.f)"),
+        typer=_Typer(),
+    )
+    assert found.compiled.masks == (
+        ("timestampdiff(MINUTE, `ts`, `ntz`) > 5",),
+        ("exists(`tags`, x -> x.f)",),
+    )
+
+
 def test_the_first_part_of_a_name_is_a_variable_if_there_is_one() -> None:
     pattern = seq(event("addr", "addr.qty > 1 AND addr.addr.city = 'x'"), "b")
     assert compiled(pattern).compiled.masks[0] == ("`qty` > 1", "`addr`.city = 'x'")
@@ -432,7 +443,9 @@ class _Typer(LocalTyper):
     def of_row(self, expressions: object) -> list[Type | str]:
         given = super().of_row(expressions)  # type: ignore[arg-type]
         return [
-            (BOOL if "<" in str(text) else Type("int", 32)) if isinstance(type_, str) else type_
+            (BOOL if {"<", ">"} & set(str(text)) else Type("int", 32))
+            if isinstance(type_, str)
+            else type_
             for text, type_ in zip(expressions, given, strict=True)  # type: ignore[call-overload]
         ]
 

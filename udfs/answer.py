@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # does not pile up in the JVM.
 BATCH_ROWS = 1 << 16
 
-_METRICS_TYPE = pa.struct([(name, pa.int64()) for name in METRICS])
+_METRICS_TYPE = pa.list_(pa.int64())
 
 
 class Answer:
@@ -51,7 +51,8 @@ class Answer:
 
     def metrics(self, metrics: Metrics) -> pa.RecordBatch:
         """The bucket's closing row."""
-        values = pa.array([asdict(metrics)], type=_METRICS_TYPE)
+        counts = asdict(metrics)
+        values = pa.array([[counts[name] for name in METRICS]], type=_METRICS_TYPE)
         empty = np.zeros(0, dtype=np.int64)
         shape = (self._one_columns if self._output.rows == "one" else self._all_columns)(
             _NOTHING, empty
@@ -67,13 +68,18 @@ class Answer:
 
     def _one_columns(self, found: Found, numbers: Positions) -> list[pa.Array]:
         earliest = self._rows(found.earliest)
-        return [
-            pa.array(numbers),
-            *(self._struct(struct, found) for struct in self._output.structs),
-            self._take(self._output.order, earliest),
-            self._take(self._output.order, self._rows(found.latest)),
-            *(self._take(field.column, earliest) for field in self._output.partition),
-        ]
+        output = self._output
+        columns = [pa.array(numbers)] if output.numbered else []
+        for struct in output.structs:
+            columns += self._flat(struct, found) if struct.flat else [self._struct(struct, found)]
+        if output.bounds:
+            columns.append(self._take(output.order, earliest))
+            columns.append(self._take(output.order, self._rows(found.latest)))
+        return columns + [self._take(field.column, earliest) for field in output.partition]
+
+    def _flat(self, struct: Struct, found: Found) -> list[pa.Array]:
+        rows = self._rows(found.rows.get(struct.variable, _EMPTY))
+        return [self._take(field.column, rows) for field in struct.fields]
 
     def _struct(self, struct: Struct, found: Found) -> pa.Array:
         variable = struct.variable

@@ -4,15 +4,18 @@
 batches and `spark_cep/answer.py` declares the same columns to Spark as types.
 
 Always holds: every column is nullable; a value is copied from a shipped column and keeps its
-Arrow type; no struct is without fields (Arrow and Spark disagree about empty structs).
+Arrow type; no struct is without fields (Arrow and Spark disagree about empty structs). Every
+column costs Spark a copy of every row, and a nested one costs it most, so a variable that every
+match fills comes as plain columns, and what nobody reads does not come.
 
 rows "one", one row a match:
-    match_number  int64                   unique in the answer: (partition << 33) + n
-    v<i>          struct, or list<struct>  one for each `structs`, i = variable id; NULL: unfilled,
-                                          [] : matched as the empty list
-    first, last   as order column 0       event time of the match's earliest and latest event
+    match_number  int64                   if `numbered`; unique in the answer: (partition << 33) + n
+    v<i>          struct, or list<struct>  one for each of `structs`, i = variable id; NULL:
+                                          unfilled, []: matched as the empty list
+    v<i>_<n>      as field n              instead, where the struct is `flat`
+    first, last   as order column 0       if `bounds`: event time of the earliest and latest event
     p0, p1, ...   as `partition`          taken from the match's earliest event
-    metrics       struct<int64...>        NULL in a match
+    metrics       list<int64>             NULL in a match, else the counts in the order of METRICS
 
 rows "all", one row a matched event:
     match_number, variable int32 (variable id), f0, f1, ... as `row`, metrics
@@ -49,10 +52,17 @@ class Field:
 
 @dataclass(frozen=True)
 class Struct:
-    """The row of `variable` as a struct of `fields`; an array of them where it is a list."""
+    """The row of `variable` as a struct of `fields`; an array of them where it is a list. `flat`:
+    every match fills it with one row, so its fields can travel as columns."""
 
     variable: int
     fields: tuple[Field, ...]
+    flat: bool = False
+
+    def names(self) -> tuple[str, ...]:
+        if self.flat:
+            return tuple(f"v{self.variable}_{place}" for place in range(len(self.fields)))
+        return (f"v{self.variable}",)
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,8 @@ class Output:
     structs: tuple[Struct, ...] = ()
     row: tuple[Field, ...] = ()
     partition: tuple[Field, ...] = ()
+    bounds: bool = True
+    numbered: bool = True
 
     def names(self) -> tuple[str, ...]:
         """The columns of a record batch.
@@ -74,6 +86,8 @@ class Output:
         if self.rows == "all":
             fields = tuple(f"f{place}" for place in range(len(self.row)))
             return ("match_number", "variable", *fields, "metrics")
-        structs = tuple(f"v{struct.variable}" for struct in self.structs)
+        number = ("match_number",) if self.numbered else ()
+        structs = tuple(name for struct in self.structs for name in struct.names())
+        bounds = ("first", "last") if self.bounds else ()
         partition = tuple(f"p{place}" for place in range(len(self.partition)))
-        return ("match_number", *structs, "first", "last", *partition, "metrics")
+        return (*number, *structs, *bounds, *partition, "metrics")
