@@ -14,6 +14,9 @@ from spark_cep import alias as _alias
 
 if TYPE_CHECKING:
     from spark_cep import plans
+    from spark_cep.answering.explanation import explain, plan_of
+    from spark_cep.answering.metering import metrics
+    from spark_cep.compiling.user_functions import udf
     from spark_cep.errors import (
         CepError,
         LimitError,
@@ -22,13 +25,10 @@ if TYPE_CHECKING:
         RemoteError,
         error_of,
     )
-    from spark_cep.explanation import explain, plan_of
     from spark_cep.match import match_pattern
-    from spark_cep.metering import metrics
     from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
-    from spark_cep.user_functions import udf
 
 _HOMES = {
     "CepError": "errors",
@@ -43,14 +43,14 @@ _HOMES = {
     "any_of": "pattern",
     "error_of": "errors",
     "event": "pattern",
-    "explain": "explanation",
+    "explain": "answering.explanation",
     "match_pattern": "match",
-    "metrics": "metering",
+    "metrics": "answering.metering",
     "no": "pattern",
-    "plan_of": "explanation",
+    "plan_of": "answering.explanation",
     "plans": None,
     "seq": "pattern",
-    "udf": "user_functions",
+    "udf": "compiling.user_functions",
 }
 
 __all__ = [

@@ -15,8 +15,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_cep import prepare
-from spark_cep.answer import (
+from spark_cep.answering.answer import (
     Answer,
     Given,
     Shape,
@@ -26,29 +25,30 @@ from spark_cep.answer import (
     check_names,
     worker_schema,
 )
-from spark_cep.buckets import size_of
-from spark_cep.choice import Choice, Facts, choose, rates_by_id
-from spark_cep.compile import compile_pattern
-from spark_cep.keys import Key, check_groupable, key_of
-from spark_cep.layout import BUCKETS, SLICES, Dealing, Layout, layout
-from spark_cep.measures import compile_measures
-from spark_cep.metering import observed
+from spark_cep.answering.metering import observed
+from spark_cep.answering.project import projected
+from spark_cep.answering.records import Record, new_number, remember
+from spark_cep.answering.report import report, title
+from spark_cep.compiling.compile import compile_pattern
+from spark_cep.compiling.measures import compile_measures
 from spark_cep.options import Options, check_options, check_pattern
-from spark_cep.project import projected
-from spark_cep.records import Record, new_number, remember
-from spark_cep.report import report, title
-from spark_cep.sample import Sample, take
-from spark_cep.shipment import Shipment
-from spark_cep.slices import slicing
-from spark_cep.source import Source, source_of
-from spark_cep.typing_by_spark import SparkTyper, quoted
+from spark_cep.planning.buckets import size_of
+from spark_cep.planning.choice import Choice, Facts, choose, rates_by_id
+from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
+from spark_cep.planning.sample import Sample, take
+from spark_cep.planning.slices import slicing
+from spark_cep.shipping import prepare
+from spark_cep.shipping.keys import Key, check_groupable, key_of
+from spark_cep.shipping.shipment import Shipment
+from spark_cep.shipping.source import Source, source_of
+from spark_cep.shipping.typing_by_spark import SparkTyper, quoted
+from spark_cep.shipping.worker_entry import entry
 from spark_cep.udfs.program import Limits, Order, Program
-from spark_cep.worker_entry import entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from spark_cep.compiled import Compiled
+    from spark_cep.compiling.compiled import Compiled
     from spark_cep.pattern import Pattern
     from spark_cep.statistics import Statistics
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.compile import compile_pattern
-from spark_cep.compiled import ColumnInfo, Compiled
+from spark_cep.compiling.compile import compile_pattern
+from spark_cep.compiling.compiled import ColumnInfo, Compiled
 from spark_cep.errors import PatternError
 from spark_cep.udfs.expressions import (
     BIGINT,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from spark_cep.literals import literal
-from spark_cep.spans import SyntaxProblem, parse
-from spark_cep.types import arithmetic, common, name_of, named
+from spark_cep.compiling.literals import literal
+from spark_cep.compiling.spans import SyntaxProblem, parse
+from spark_cep.compiling.types import arithmetic, common, name_of, named
 from spark_cep.udfs.expressions import BOOL, DOUBLE, Constant, Type
 
 if TYPE_CHECKING:
-    from spark_cep.compiled import ColumnInfo
+    from spark_cep.compiling.compiled import ColumnInfo
 
 _STRING = Type("string")
 _OPERATORS: dict[type[exp.Expr], Any] = {

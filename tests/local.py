@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import sqlglot
 
-from spark_cep.compile import compile_pattern
-from spark_cep.compiled import ColumnInfo, Compiled
-from spark_cep.shipment import Shipment, Shipped
-from spark_cep.slices import slicing
+from spark_cep.compiling.compile import compile_pattern
+from spark_cep.compiling.compiled import ColumnInfo, Compiled
+from spark_cep.planning.slices import slicing
+from spark_cep.shipping.shipment import Shipment, Shipped
 from spark_cep.udfs.engine import State, advance
 from spark_cep.udfs.expressions import Type, cells
 from spark_cep.udfs.program import Order, Plan, Program

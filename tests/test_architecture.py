@@ -27,7 +27,7 @@ SPARK_FILES = {
 
 
 def files(room: str) -> list[Path]:
-    return sorted((ROOT / room).glob("*.py"))
+    return sorted((ROOT / room).rglob("*.py"))
 
 
 def imported(path: Path, *, types_too: bool = True) -> Iterator[str]:
@@ -105,7 +105,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not loaded & {"numpy", "pandas", "pyarrow", "numba", "sqlglot", "pyspark"}
 
 
-@pytest.mark.parametrize("module", ["spark_cep.worker_entry", "spark_cep.udfs.worker"])
+@pytest.mark.parametrize("module", ["spark_cep.shipping.worker_entry", "spark_cep.udfs.worker"])
 def test_what_a_worker_imports_stays_light(module: str) -> None:
     loaded = loaded_after(f"import {module}")
     assert not loaded & {"pyspark.sql", "sqlglot", "numba", "spark_cep.match"}
@@ -136,3 +136,16 @@ def test_both_kinds_of_dataframe_inherit_the_method() -> None:
 def test_every_public_name_can_be_imported() -> None:
     code = "import spark_cep\nfor name in spark_cep.__all__: getattr(spark_cep, name)\nprint('all')"
     assert fresh(code) == "all"
+
+
+# The driver's rooms in the order of the data flow: a room knows those before it.
+FLOW = ["compiling", "planning", "shipping", "answering"]
+
+
+@pytest.mark.parametrize("room", FLOW)
+def test_a_room_of_the_driver_knows_only_those_before_it(room: str) -> None:
+    for path in files(f"spark_cep/{room}"):
+        for module in imported(path):
+            parts = module.split(".")
+            if len(parts) > 1 and parts[0] == "spark_cep" and parts[1] in FLOW:
+                assert FLOW.index(parts[1]) <= FLOW.index(room), f"{path.name} imports {module}"

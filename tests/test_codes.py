@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_cep.udfs.codes import equality_codes, key_codes, sort_codes
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Order
-from spark_cep.udfs.vectors import Vector
+from spark_cep.udfs.values.codes import equality_codes, key_codes, sort_codes
+from spark_cep.udfs.values.vectors import Vector
 
 NAN = float("nan")
 _AWKWARD = st.sampled_from([-(1 << 63), (1 << 63) - 1, -1, 0, 1, (1 << 53) + 1])

@@ -460,6 +460,6 @@ def _infos() -> list[object]:
 
 
 def _info(name: str, type_: Type) -> object:
-    from spark_cep.compiled import ColumnInfo
+    from spark_cep.compiling.compiled import ColumnInfo
 
     return ColumnInfo(name, type_)

@@ -24,9 +24,9 @@ def modules() -> list[str]:
     return sorted(
         {package.__name__ for package in packages}
         | {
-            f"{package.__name__}.{module.name}"
+            module.name
             for package in packages
-            for module in pkgutil.iter_modules(package.__path__)
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         }
     )
 

@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.evaluate import Tally, evaluate, fold, holds
 from spark_cep.udfs.expressions import (
     BIGINT,
     BOOL,
@@ -34,7 +33,8 @@ from spark_cep.udfs.expressions import (
     UserCall,
 )
 from spark_cep.udfs.program import Condition, Plan, Program, Tree
-from spark_cep.udfs.vectors import Columns, Vector, dtype_of
+from spark_cep.udfs.values.evaluate import Tally, evaluate, fold, holds
+from spark_cep.udfs.values.vectors import Columns, Vector, dtype_of
 
 NAN = float("nan")
 STRING, TINYINT, LIST = Type("string"), Type("int", 8), Type("other")

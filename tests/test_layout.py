@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_cep.buckets import Size
 from spark_cep.errors import PlanError
-from spark_cep.layout import Dealing, layout
-from spark_cep.sample import Sample
-from spark_cep.slices import Slicing, slicing
+from spark_cep.planning.buckets import Size
+from spark_cep.planning.layout import Dealing, layout
+from spark_cep.planning.sample import Sample
+from spark_cep.planning.slices import Slicing, slicing
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Branch, Negation, Slot, Window
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from spark_cep.problems import Place
-from spark_cep.spans import SyntaxProblem, parse
+from spark_cep.compiling.problems import Place
+from spark_cep.compiling.spans import SyntaxProblem, parse
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_cep import all_of, any_of, event, no, seq, udf
-from spark_cep.compiled import ColumnInfo
+from spark_cep.compiling.compiled import ColumnInfo
 from spark_cep.errors import PatternError
 from spark_cep.pattern import Pattern, Seq
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type

@@ -12,7 +12,7 @@ import pytest
 
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Cell, Constant, Type
 from spark_cep.udfs.program import Condition, Plan, Program, Tree
-from spark_cep.udfs.vectors import Columns
+from spark_cep.udfs.values.vectors import Columns
 
 STRING, BINARY = Type("string"), Type("binary")
 

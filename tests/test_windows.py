@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from spark_cep.compiling.windows import window_of
 from spark_cep.errors import PatternError
 from spark_cep.pattern import Within
 from spark_cep.udfs.expressions import DOUBLE, Type
 from spark_cep.udfs.program import Window
-from spark_cep.windows import window_of
 
 TIMESTAMP = Type("timestamp")
 DATE = Type("date")

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_cep.udfs.arrow_values import whole
 from spark_cep.udfs.chain import Found
 from spark_cep.udfs.output import METRICS, Field, Output, Struct
+from spark_cep.udfs.values.arrow_values import whole
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Events, Positions

@@ -28,11 +28,11 @@ from spark_cep.udfs.scope import IndexedPool, Pool, Range, blocks, grows, narrow
 from spark_cep.udfs.steps import Step, Steps, compile_steps
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.evaluate import Tally
     from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.metrics import Meter
     from spark_cep.udfs.program import Branch, Condition, Program, Slot
-    from spark_cep.udfs.vectors import Vector
+    from spark_cep.udfs.values.evaluate import Tally
+    from spark_cep.udfs.values.vectors import Vector
 
 
 @dataclass

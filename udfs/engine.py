@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from spark_cep.udfs.chain import Found, Matching, match_branch
 from spark_cep.udfs.consume import consumed
-from spark_cep.udfs.evaluate import Tally
 from spark_cep.udfs.events import AHEAD, NEW, OLD, Events, Flags, Positions, without_null_times
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.order import rarest_first
 from spark_cep.udfs.runs import match_runs
+from spark_cep.udfs.values.evaluate import Tally
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Program

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_cep.udfs.arrow_values import plain, whole
-from spark_cep.udfs.codes import key_codes, sort_codes
-from spark_cep.udfs.vectors import Columns
+from spark_cep.udfs.values.arrow_values import plain, whole
+from spark_cep.udfs.values.codes import key_codes, sort_codes
+from spark_cep.udfs.values.vectors import Columns
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Program

@@ -1,7 +1,7 @@
 """Cross-variable expressions as the driver ships them: typed trees over hoisted columns.
 
 A leaf `Cell` names a column of the shipped events and the variable whose row it is read at;
-everything below one variable was already computed by Spark. `udfs/evaluate.py` runs the trees.
+everything below one variable was already computed by Spark. `values/evaluate.py` runs the trees.
 
 Always holds: types are resolved; operands of a comparison have one kind and, for decimals, one
 scale (the driver hoists or inserts a `cast`); no operation is here whose result could differ

@@ -1,7 +1,7 @@
 """What the worker hands back to Spark: the columns of its record batches, in order.
 
 `Output` is decided on the driver and shipped beside the Program; `udfs/answer.py` builds the
-batches and `spark_cep/answer.py` declares the same columns to Spark as types.
+batches and `spark_cep/answering/answer.py` declares the same columns to Spark as types.
 
 Always holds: every column is nullable; a value is copied from a shipped column and keeps its
 Arrow type; no struct is without fields (Arrow and Spark disagree about empty structs). Every

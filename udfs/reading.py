@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.evaluate import Tally, evaluate, fold, holds
 from spark_cep.udfs.expressions import FOLDS, Cell, Expression, cells
-from spark_cep.udfs.vectors import Columns, Vector
+from spark_cep.udfs.values.evaluate import Tally, evaluate, fold, holds
+from spark_cep.udfs.values.vectors import Columns, Vector
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Flags, Positions

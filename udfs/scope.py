@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.partials import Partials, Slots
     from spark_cep.udfs.reading import Reader
     from spark_cep.udfs.steps import Bound, Step
-    from spark_cep.udfs.vectors import Columns, Vector
+    from spark_cep.udfs.values.vectors import Columns, Vector
 
 
 @dataclass(frozen=True)

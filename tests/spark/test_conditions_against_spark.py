@@ -17,16 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_cep import seq
-from spark_cep.compile import compile_pattern
-from spark_cep.compiled import ColumnInfo, Compiled
-from spark_cep.measures import compile_measures
-from spark_cep.shipment import Shipment
-from spark_cep.types import arithmetic, common
-from spark_cep.typing_by_spark import SparkTyper, type_of
-from spark_cep.udfs.evaluate import Tally, holds
+from spark_cep.compiling.compile import compile_pattern
+from spark_cep.compiling.compiled import ColumnInfo, Compiled
+from spark_cep.compiling.measures import compile_measures
+from spark_cep.compiling.types import arithmetic, common
+from spark_cep.shipping.shipment import Shipment
+from spark_cep.shipping.typing_by_spark import SparkTyper, type_of
 from spark_cep.udfs.expressions import BIGINT, Type
 from spark_cep.udfs.program import Plan, Program
-from spark_cep.udfs.vectors import Columns
+from spark_cep.udfs.values.evaluate import Tally, holds
+from spark_cep.udfs.values.vectors import Columns
 
 pytestmark = pytest.mark.spark
 

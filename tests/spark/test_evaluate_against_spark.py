@@ -19,8 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_cep.udfs.arrow_values import plain_type
-from spark_cep.udfs.evaluate import Tally, evaluate, fold
 from spark_cep.udfs.expressions import (
     BIGINT,
     BOOL,
@@ -33,7 +31,9 @@ from spark_cep.udfs.expressions import (
     Type,
 )
 from spark_cep.udfs.program import Condition, Plan, Program, Tree
-from spark_cep.udfs.vectors import Columns, Vector, from_arrow
+from spark_cep.udfs.values.arrow_values import plain_type
+from spark_cep.udfs.values.evaluate import Tally, evaluate, fold
+from spark_cep.udfs.values.vectors import Columns, Vector, from_arrow
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,1 @@
+"""From the engine's rows to the answer, and what can be asked of it: explain, metrics."""

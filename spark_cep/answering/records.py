@@ -1,0 +1,65 @@
+"""What the driver remembers of each answer, so that its plan and metrics can be asked for later.
+
+An answer's number is in the name of its function in Spark's plan. So the record is found also
+from DataFrames that were derived from the answer, in classic and Connect sessions alike.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.errors import PlanError
+from spark_cep.planning.buckets import plan_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+    from spark_cep.answering.explanation import MatchPlan
+
+# Older answers are forgotten; a record is a few kilobytes.
+REMEMBERED = 10_000
+
+_numbers = itertools.count(1)
+_records: dict[int, Record] = {}
+_ATTRIBUTE = "_spark_cep_record"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One answer. `observation` receives its metrics when the first action has run."""
+
+    number: int
+    plan: MatchPlan
+    observation: Observation
+    buckets: int
+
+
+def new_number() -> int:
+    return next(_numbers)
+
+
+def remember(df: DataFrame, record: Record) -> DataFrame:
+    """Keeps the record, also on the DataFrame itself."""
+    _records[record.number] = record
+    while len(_records) > REMEMBERED:
+        del _records[next(iter(_records))]
+    setattr(df, _ATTRIBUTE, record)
+    return df
+
+
+def records_of(df: DataFrame) -> list[Record]:
+    """The records of all answers that went into a DataFrame, oldest first; never empty."""
+    own: Any = getattr(df, "__dict__", {}).get(_ATTRIBUTE)
+    if own is not None:
+        return [own]
+    numbers = {int(each) for each in re.findall(r"match_pattern\[[^\]]*#(\d+)\]", plan_text(df))}
+    found = [_records[number] for number in sorted(numbers) if number in _records]
+    if not found:
+        raise PlanError(
+            "this DataFrame did not come out of match_pattern in this Python process",
+            hint="give the DataFrame that match_pattern returned, or one derived from it",
+        )
+    return found

@@ -1,0 +1,114 @@
+"""The facts behind `explain`, gathered from what was decided."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.answering.explanation import MatchPlan, pattern_text, window_text
+from spark_cep.shipping.prepare import drops_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_cep.answering.answer import Answer
+    from spark_cep.compiling.compiled import Compiled
+    from spark_cep.pattern import Pattern
+    from spark_cep.planning.choice import Choice
+    from spark_cep.planning.layout import Layout
+    from spark_cep.shipping.shipment import Shipment
+    from spark_cep.udfs.program import Program, Variable
+
+_STRATEGIES = {
+    "any": "skip till any match",
+    "next": "skip till next match",
+    "strict": "strict",
+}
+
+
+def title(pattern: Pattern, compiled: Compiled, choice: Choice, number: int) -> str:
+    """The name that Spark shows: plan, order, window, strategy and the answer's number."""
+    within = window_text(pattern.window)
+    parts = [
+        f"{choice.plan.kind} {'→'.join(_names(compiled.variables, choice.order))}",
+        *([f"within {within}"] if within else []),
+        compiled.strategy,
+    ]
+    return f"match_pattern[{', '.join(parts)}  #{number}]"
+
+
+def report(
+    pattern: Pattern,
+    compiled: Compiled,
+    shipment: Shipment,
+    decided: tuple[Choice, Layout, Answer, Program],
+    number: int,
+) -> MatchPlan:
+    """Everything that explain shows."""
+    choice, layout, answer, program = decided
+    return MatchPlan(
+        {
+            "number": number,
+            "pattern": pattern_text(pattern.root),
+            "strategy": _STRATEGIES[compiled.strategy],
+            "consumption": compiled.consumption,
+            "window": window_text(pattern.window),
+            "partition_by": list(compiled.partition),
+            "inferred_keys": list(compiled.inferred),
+            "order_by": [_order(each) for each in compiled.orders],
+            "plan": choice.plan.kind,
+            "order": _names(compiled.variables, choice.order),
+            "reason": choice.reason,
+            "rejected": [asdict(each) for each in choice.rejected],
+            "before": _before(compiled, shipment),
+            "buckets": {"count": layout.buckets, "reason": layout.buckets_reason},
+            "slices": layout.slices_reason,
+            "engine": {"conditions": [each.text for each in compiled.conditions]},
+            "limits": asdict(program.limits),
+            "adaptation": "none in this version",
+            "after": {"conditions": list(compiled.after), "columns": _columns(answer, compiled)},
+        }
+    )
+
+
+def _before(compiled: Compiled, shipment: Shipment) -> dict[str, Any]:
+    computed = [
+        f"{each.text()}{_for(each.guards, compiled.variables)}"
+        for each in shipment.shipped
+        if each.column is None and each.role == "value"
+    ]
+    drops = "rows that no variable accepts" if all(compiled.masks) else "nothing: any row may match"
+    if not drops_rows(compiled):
+        drops = "nothing: every row counts"
+    return {
+        "candidates": {
+            each.name: [str(condition) for condition in conditions]
+            for each, conditions in zip(compiled.variables, compiled.masks, strict=True)
+        },
+        "computed": computed,
+        "shipped": [each.text() for each in shipment.shipped],
+        "drops": drops,
+    }
+
+
+def _for(guards: frozenset[int] | None, variables: Sequence[Variable]) -> str:
+    return f"  (for {', '.join(_names(variables, sorted(guards)))})" if guards else ""
+
+
+def _columns(answer: Answer, compiled: Compiled) -> list[str]:
+    if answer.shape == "rows":
+        return ["match_id", "variable", *answer.names]
+    if answer.shape == "measures":
+        return [*answer.partition, *(f"{each.text} AS {each.name}" for each in answer.measures)]
+    positive = [each.name for each in compiled.variables if not each.negated]
+    return [*answer.partition, *positive, "match_start", "match_end"]
+
+
+def _order(order: Any) -> str:
+    if not order.descending:
+        return str(order.expression)
+    return f"{order.expression} DESC"
+
+
+def _names(variables: Sequence[Variable], numbers: Sequence[int]) -> list[str]:
+    return [variables[number].name for number in numbers]

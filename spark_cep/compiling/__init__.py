@@ -1,0 +1,1 @@
+"""Texts to instructions: patterns and conditions parsed, checked, typed; nothing touches data."""

@@ -1,0 +1,239 @@
+"""From a pattern and a schema to what Spark and the engine are to do.
+
+    variables -> orders, window -> conjuncts -> masks | conditions | after -> inferred keys
+
+Everything that can be wrong is found on the way and reported at once. Nothing here reads data or
+imports pyspark; Spark is asked for types through the typer, in as few questions as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.compiling.branches import build
+from spark_cep.compiling.classification import Sorted, sort
+from spark_cep.compiling.compiled import ColumnInfo, Compiled, OrderBy, Shipment, Typer
+from spark_cep.compiling.conditions import Conjunct, Source, conjuncts
+from spark_cep.compiling.forbidden import column_refusal
+from spark_cep.compiling.names import Names
+from spark_cep.compiling.orders import orders_of
+from spark_cep.compiling.partition_inference import Rules, equality, inferred
+from spark_cep.compiling.problems import Place, Problems
+from spark_cep.compiling.translation import Session
+from spark_cep.compiling.types import is_fixed_zone, name_of
+from spark_cep.compiling.windows import window_of
+from spark_cep.errors import PatternError
+from spark_cep.pattern import Node, Optional, Pattern, Repeat, children, events
+from spark_cep.udfs.expressions import BOOL
+from spark_cep.udfs.program import Branch, Tree, Variable, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+@dataclass
+class _Work:
+    """What one compilation knows so far."""
+
+    pattern: Pattern
+    names: Names
+    session: Session
+    problems: Problems = field(default_factory=Problems)
+    conjuncts: list[Conjunct] = field(default_factory=list)
+    columns: list[tuple[int, Column]] = field(default_factory=list)
+
+
+def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many
+    pattern: Pattern,
+    columns: Sequence[ColumnInfo],
+    *,
+    order_by: Any,
+    partition_by: Any,
+    typer: Typer,
+    shipment: Shipment,
+    case_sensitive: bool = False,
+    ansi: bool = True,
+    time_zone: str,
+) -> Compiled:
+    """Raises one PatternError with all problems; `details["problems"]` lists them."""
+    variables = variables_of(pattern.root)
+    work = _Work(
+        pattern,
+        Names(variables, columns, case_sensitive=case_sensitive),
+        Session(typer, ansi, is_fixed_zone(time_zone)),
+    )
+    _check_names(work)
+    orders = orders_of(order_by, work.names, typer, work.problems)
+    partition = _partition(partition_by, work)
+    window = _window(work, orders)
+    _gather(work)
+    _check_columns(work)
+    tree, branches = _branches(work)
+    rules = Rules(branches, window, pattern.selection or "any", pattern.consuming or "reuse")
+    keys, rest = _without_keys(work, rules)
+    sorted_ = sort(rest, work.names, work.session, rules, work.problems)
+    work.problems.raise_if_any()
+    assert tree is not None
+    return Compiled(
+        variables=variables,
+        masks=_masks(work, sorted_),
+        conditions=sorted_.conditions(shipment),
+        after=sorted_.after,
+        tree=tree,
+        branches=branches,
+        window=window,
+        strategy=rules.strategy,
+        consumption=rules.consumption,
+        partition=partition,
+        inferred=keys,
+        orders=orders,
+    )
+
+
+def variables_of(root: Node) -> tuple[Variable, ...]:
+    """Every variable of the pattern, from left to right.
+
+    >>> from spark_cep import seq
+    >>> [(v.name, v.is_list) for v in variables_of(seq("a", seq("b", "c").times("+")).root)]
+    [('a', False), ('b', True), ('c', True)]
+    """
+    lists = {event.name for event in _in_lists(root)}
+    return tuple(
+        Variable(event.name, negated, not negated and event.name in lists)
+        for event, negated in events(root)
+    )
+
+
+def _in_lists(node: Node) -> Iterator[Any]:
+    if isinstance(node, Repeat):
+        yield from (event for event, _ in events(node))
+    elif not isinstance(node, Optional) or children(node):
+        for child in children(node):
+            yield from _in_lists(child)
+
+
+def _check_names(work: _Work) -> None:
+    seen: dict[str, str] = {}
+    for variable in work.names.variables:
+        first = seen.get(variable.name.casefold())
+        seen.setdefault(variable.name.casefold(), variable.name)
+        if first is None:
+            continue
+        same = "" if first == variable.name else f" (as {first}; case makes no difference)"
+        work.problems.add(
+            f"the variable {variable.name} is bound twice{same}",
+            Place.whole(variable.name),
+            hint="give each event a name of its own; for one event several times write "
+            f'"{variable.name}+"',
+        )
+    if not work.names.variables:
+        work.problems.add("the pattern is empty", hint='name events: seq("a", "b")')
+
+
+def _partition(partition_by: Any, work: _Work) -> tuple[str, ...]:
+    given = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
+    found = []
+    for name in given:
+        if not isinstance(name, str):
+            work.problems.add(
+                f"partition_by takes column names, not {type(name).__name__}",
+                hint='partition_by="venue" or partition_by=["venue", "currency"]; compute other '
+                "keys as columns first",
+            )
+            continue
+        bare = name.strip()
+        if len(bare) > 1 and bare[0] == bare[-1] == "`":
+            bare = bare[1:-1].replace("``", "`")
+        before = len(work.problems.found)
+        column = work.names.column(bare, Place.whole(name), work.problems)
+        if column is not None and column.name not in found:
+            found.append(column.name)
+        elif len(work.problems.found) > before:
+            _say_partition_by(work.problems)
+    return tuple(found)
+
+
+def _say_partition_by(problems: Problems) -> None:
+    last = problems.found.pop()
+    problems.add(f"partition_by: {last.message}", last.place, hint=last.hint)
+
+
+def _window(work: _Work, orders: Sequence[OrderBy]) -> Window | None:
+    within = work.pattern.window
+    if within is None or not orders:
+        return None
+    duration = within.duration if within.events is None else within.events
+    try:
+        return window_of(within, orders[0].type)
+    except PatternError as error:
+        work.problems.take(error, Place.whole(str(duration)))
+        return None
+
+
+def _gather(work: _Work) -> None:
+    """The conjuncts of all texts, and the Columns of event()s."""
+    sources = []
+    for number, (event, _) in enumerate(events(work.pattern.root)):
+        if isinstance(event.condition, str):
+            sources.append(Source(event.condition, number))
+        elif event.condition is not None:
+            work.columns.append((number, event.condition))
+    sources += [Source(text) for text in work.pattern.conditions]
+    for source in sources:
+        work.conjuncts.extend(conjuncts(source, work.names, work.problems))
+
+
+def _check_columns(work: _Work) -> None:
+    if not work.columns:
+        return
+    types = work.session.typer.of_row([column for _, column in work.columns])
+    for (number, column), type_ in zip(work.columns, types, strict=True):
+        printed, name = str(column), work.names.variables[number].name
+        refusal = column_refusal(printed)
+        if refusal is not None:
+            work.problems.add(refusal.message, refusal.place, hint=refusal.hint)
+        elif isinstance(type_, str):
+            work.problems.add(f"the condition of {name}: {type_}", Place.whole(printed))
+        elif type_ != BOOL:
+            work.problems.add(
+                f"a condition must be TRUE or FALSE, but that of {name} is {name_of(type_)}",
+                Place.whole(printed),
+                hint="compare it with something",
+            )
+
+
+def _branches(work: _Work) -> tuple[Tree | None, tuple[Branch, ...]]:
+    index = {variable.name: number for number, variable in enumerate(work.names.variables)}
+    within = work.pattern.window
+    # A window that could not be read is a problem already, not a missing one.
+    has_time_window = within is not None and within.events is None
+    if not index or len(index) < len(work.names.variables):
+        return None, ()
+    try:
+        return build(work.pattern.root, index, has_time_window=has_time_window)
+    except PatternError as error:
+        work.problems.take(error)
+        return None, ()
+
+
+def _without_keys(work: _Work, rules: Rules) -> tuple[tuple[str, ...], list[Conjunct]]:
+    """The inferred keys, and the conjuncts that they do not make needless."""
+    found = [(conjunct, equality(conjunct)) for conjunct in work.conjuncts]
+    keys = inferred([each for _, each in found if each is not None], rules)
+    return keys, [c for c, each in found if each is None or each.text not in keys]
+
+
+def _masks(work: _Work, sorted_: Sorted) -> tuple[tuple[Any, ...], ...]:
+    """Each variable's own conditions, those in event() before those of .where."""
+    masks: list[list[Any]] = [[] for _ in work.names.variables]
+    for number, column in work.columns:
+        masks[number].append(column)
+    for number, text in sorted_.masks:
+        masks[number].append(text)
+    return tuple(tuple(dict.fromkeys(mask)) if _texts(mask) else tuple(mask) for mask in masks)
+
+
+def _texts(mask: Sequence[Any]) -> bool:
+    return all(isinstance(each, str) for each in mask)

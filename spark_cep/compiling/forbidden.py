@@ -1,0 +1,116 @@
+"""What no condition may contain, whoever evaluates it.
+
+A condition is evaluated at a time and as often as the plan likes, on one row or on one match, so
+it must give one value and always the same. Functions are looked for by the name that the user
+wrote, because a parser may know them under another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from spark_cep.compiling.problems import Place
+from spark_cep.compiling.user_functions import registered
+
+if TYPE_CHECKING:
+    from spark_cep.compiling.spans import Parsed
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+NON_DETERMINISTIC = _words(
+    "rand random randn randstr uniform uuid shuffle monotonically_increasing_id "
+    "spark_partition_id input_file_name input_file_block_start input_file_block_length"
+)
+GENERATORS = _words(
+    "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple "
+    "variant_explode variant_explode_outer"
+)
+WINDOW_FUNCTIONS = _words(
+    "row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value"
+)
+# All of Spark's aggregates but those that fold a Kleene list (expressions.FOLDS).
+AGGREGATES = _words(
+    "any_value approx_count_distinct approx_percentile percentile_approx array_agg bit_and bit_or "
+    "bit_xor bool_and bool_or every collect_list collect_set corr count_if count_min_sketch "
+    "covar_pop covar_samp first_value last_value grouping grouping_id histogram_numeric kurtosis "
+    "listagg string_agg max_by mean median min_by mode percentile percentile_cont percentile_disc "
+    "regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy "
+    "skewness std stddev stddev_pop stddev_samp try_avg try_sum var_pop var_samp variance "
+    "approx_top_k bitmap_construct_agg bitmap_or_agg hll_sketch_agg hll_union_agg"
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    message: str
+    place: Place
+    hint: str
+
+
+_FOLDS_HINT = "over a Kleene variable there are first, last, count, sum, avg, min and max"
+
+
+def refusals(parsed: Parsed, node: exp.Expr, *, in_measure: bool = False) -> Iterator[Refusal]:
+    """What stands below the node and may not; one refusal for each place."""
+    for part in node.find_all(exp.Subquery, exp.Select, exp.Window, exp.Filter, exp.IgnoreNulls):
+        if isinstance(part, exp.Select) and isinstance(part.parent, exp.Subquery):
+            continue
+        yield _of_syntax(parsed, part)
+    for name, place in parsed.calls(node):
+        found = None if registered(name) else _of_function(name, place)
+        if found is not None and not (in_measure and name in NON_DETERMINISTIC):
+            yield found
+
+
+def _of_syntax(parsed: Parsed, part: exp.Expr) -> Refusal:
+    place = parsed.place(part)
+    if isinstance(part, exp.Window):
+        return Refusal("a window function has no place here", place, _FOLDS_HINT)
+    if isinstance(part, exp.Filter | exp.IgnoreNulls):
+        return Refusal("FILTER and IGNORE NULLS have no place here", place, _FOLDS_HINT)
+    hint = "join the other table to the input first"
+    return Refusal("a subquery has no place here", place, hint)
+
+
+def _of_function(name: str, place: Place) -> Refusal | None:
+    if name in NON_DETERMINISTIC:
+        return Refusal(
+            f"{name}() gives another value each time, so the matches would be left to chance",
+            place,
+            f"compute it once, before matching: df.withColumn('x', F.expr('{name}()'))",
+        )
+    if name in GENERATORS:
+        return Refusal(
+            f"{name}() makes several rows of one",
+            place,
+            "explode the input before matching, or use exists(array, x -> ...) on the array",
+        )
+    if name in WINDOW_FUNCTIONS:
+        return Refusal(
+            f"{name}() is a window function",
+            place,
+            "compute it before matching; in a Kleene list prev(b.x) is the element before",
+        )
+    if name in AGGREGATES:
+        return Refusal(f"{name}() is an aggregate that patterns do not have", place, _FOLDS_HINT)
+    return None
+
+
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
+
+
+def column_refusal(printed: str) -> Refusal | None:
+    """The first refused function of a Column, as its str() shows it."""
+    for found in _CALL.finditer(printed):
+        name = found[1].lower()
+        if name in NON_DETERMINISTIC | GENERATORS:
+            return _of_function(name, Place(printed, found.start(1), found.end(1)))
+    return None

@@ -1,0 +1,264 @@
+"""Measures: from the user's texts to Spark SQL over the columns of the answer.
+
+The answer has a struct for each positive variable, an array of structs where it binds a list.
+`a.x` is a field, of a list an array of its values; aggregates over a list become folds of arrays
+(list_folds.py). Bare names are partition columns, `match_start` and `match_end`. Spark evaluates
+the result, so every function is allowed that gives one value for one match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from spark_cep.compiling.conditions import navigated, reading
+from spark_cep.compiling.forbidden import refusals
+from spark_cep.compiling.list_folds import folding
+from spark_cep.compiling.measure_bodies import Body, Fold, Name
+from spark_cep.compiling.names import Names, columns_of, parts_of, quoted
+from spark_cep.compiling.operands import Inexact
+from spark_cep.compiling.problems import Place, Problems, listed
+from spark_cep.compiling.spans import Parsed, SyntaxProblem, parse
+from spark_cep.compiling.types import name_of
+
+if TYPE_CHECKING:
+    from spark_cep.compiling.compiled import ColumnInfo, Compiled, Typer
+    from spark_cep.udfs.expressions import Reading
+
+_BOUNDS = ("match_start", "match_end")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """`text` is Spark SQL over the answer's columns."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class CompiledMeasures:
+    """`reads`: for each variable id the input columns that measures, and the conditions that are
+    tested after the engine, read. A variable that nothing reads has none."""
+
+    measures: tuple[Measure, ...]
+    reads: Mapping[int, frozenset[str]]
+
+
+def compile_measures(  # noqa: PLR0913
+    measures: Mapping[str, str] | Iterable[tuple[str, str]],
+    compiled: Compiled,
+    columns: Sequence[ColumnInfo],
+    *,
+    typer: Typer,
+    case_sensitive: bool = False,
+    column_of: Callable[[str], str] = quoted,
+) -> CompiledMeasures:
+    """Raises one PatternError with all problems. `column_of` gives the SQL of an answer's column:
+    a variable's struct, `match_start`, `match_end` or a partition column."""
+    given = list(measures.items() if isinstance(measures, Mapping) else measures)
+    names = Names(compiled.variables, columns, case_sensitive=case_sensitive)
+    work = _Work(names, compiled, typer, Problems(subject="the measures have"))
+    _check_names(given, compiled.partition, work.problems)
+    read = [(name, text, work.read(text)) for name, text in given]
+    made = [
+        (Measure(name, body.text(column_of)), Place.whole(text), body.text(quoted))
+        for name, text, body in read
+        if body is not None
+    ]
+    if not work.problems.found:
+        _check_types(made, work)
+    work.problems.raise_if_any()
+    return CompiledMeasures(tuple(measure for measure, _, _ in made), work.reads())
+
+
+def _check_names(
+    given: Sequence[tuple[str, str]], partition: Sequence[str], problems: Problems
+) -> None:
+    taken = {name.casefold(): f"the partition column {name}" for name in partition}
+    for name, _ in given:
+        other = taken.get(name.casefold())
+        if other is not None:
+            problems.add(
+                f"the measure {name} has the same name as {other}",
+                Place.whole(name),
+                hint="give it another name; case makes no difference",
+            )
+        taken[name.casefold()] = f"the measure {name}"
+
+
+def _check_types(made: Sequence[tuple[Measure, Place, str]], work: _Work) -> None:
+    lists = {v.name: v.is_list for v in work.compiled.variables if not v.negated}
+    answers = work.typer.of_match([text for _, _, text in made], lists)
+    for (measure, place, _), answer in zip(made, answers, strict=True):
+        if isinstance(answer, str):
+            work.problems.add(f"the measure {measure.name}: {answer}", place)
+
+
+@dataclass
+class _Work:
+    names: Names
+    compiled: Compiled
+    typer: Typer
+    problems: Problems
+
+    def __post_init__(self) -> None:
+        self._reads: dict[int, set[str]] = {}
+        for text in self.compiled.after:
+            parsed = parse(text)
+            for column in columns_of(parsed.root):
+                self._after(parsed, column)
+
+    def reads(self) -> Mapping[int, frozenset[str]]:
+        return {variable: frozenset(names) for variable, names in self._reads.items()}
+
+    def read(self, text: str) -> Body | None:
+        """The measure with its names resolved; what is wrong with it becomes problems."""
+        try:
+            parsed = parse(text)
+        except SyntaxProblem as problem:
+            self.problems.add(
+                f"not a Spark SQL expression: {problem.message}",
+                problem.place,
+                hint='measures are written as in SELECT: "c.price - a.price"',
+            )
+            return None
+        before = len(self.problems.found)
+        for refusal in refusals(parsed, parsed.root, in_measure=True):
+            self.problems.add(refusal.message, refusal.place, hint=refusal.hint)
+        found = [self._resolved(parsed, column) for column in columns_of(parsed.root)]
+        body = Body(parsed, [each for each in found if each is not None])
+        for node in parsed.root.walk():
+            how = reading(node)
+            if how is not None:
+                self._fold(body, node, how)
+        return body if len(self.problems.found) == before else None
+
+    # ---- names ---------------------------------------------------------------------------------
+
+    def _resolved(self, parsed: Parsed, node: exp.Column) -> Name | None:
+        parts = parts_of(parsed, node)
+        number = self.names.variable(parts[0].name)
+        if number is None:
+            return self._bare(parsed, node)
+        variable = self.names.variables[number]
+        place = Place(parsed.text, parts[0].place.start, parts[-1].place.end)
+        if variable.negated:
+            self.problems.add(
+                f"{variable.name} is negated and binds no row",
+                place,
+                hint="measures are about the variables that a match fills",
+            )
+            return None
+        if len(parts) == 1:
+            if not isinstance(node.parent, exp.Count):
+                everything = {column.name for column in self.names.columns}
+                self._reads.setdefault(number, set()).update(everything)
+            return Name(node, place.start, place.end, variable.name, variable)
+        column = self.names.column(parts[1].name, parts[1].place, self.problems)
+        if column is None:
+            return None
+        self._reads.setdefault(number, set()).add(column.name)
+        end = parts[1].place.end
+        return Name(node, place.start, end, variable.name, variable, column)
+
+    def _bare(self, parsed: Parsed, node: exp.Column) -> Name | None:
+        first = parts_of(parsed, node)[0]
+        for known in (*self.compiled.partition, *_BOUNDS):
+            if known.casefold() == first.name.casefold():
+                return Name(node, first.place.start, first.place.end, known)
+        variables = [v.name for v in self.names.variables if not v.negated]
+        bare = [*self.compiled.partition, *_BOUNDS]
+        example = f"{variables[0] if variables else 'a'}.{first.name}"
+        self.problems.add(
+            f"{first.name} names no variable",
+            first.place,
+            hint=f"write {example}; without a variable stand only {listed(bare)}",
+        )
+        return None
+
+    def _after(self, parsed: Parsed, node: exp.Column) -> None:
+        parts = parts_of(parsed, node)
+        number = self.names.variable(parts[0].name)
+        if number is not None and len(parts) > 1:
+            column = self.names.column(parts[1].name, parts[1].place, self.problems)
+            if column is not None:
+                self._reads.setdefault(number, set()).add(column.name)
+
+    # ---- folds ---------------------------------------------------------------------------------
+
+    def _fold(self, body: Body, node: exp.Expr, how: Reading) -> None:
+        text, place = body.parsed.text_of(node), body.parsed.place(node)
+        argument = navigated(node)
+        if how == "prev":
+            self.problems.add(
+                f"{text}: prev has no place in a measure",
+                place,
+                hint="a measure is about the whole list: first(b.price), last(b.price), or "
+                "b.price, the array of its values",
+            )
+            return
+        named = [] if argument is None else body.below(argument)
+        lists = {each.variable for each in named if each.variable and each.variable.is_list}
+        plain = [each.variable for each in named if each.variable and not each.variable.is_list]
+        if argument is not None and any(reading(inner) for inner in argument.walk()):
+            self.problems.add(
+                f"{text}: aggregates cannot be nested",
+                place,
+                hint="write two measures, or put one over columns only",
+            )
+        elif not lists and plain and plain[0] is not None:
+            self.problems.add(
+                f"{text}: {plain[0].name} binds one row",
+                place,
+                hint=f'drop {how}(), or let the variable bind a list: "{plain[0].name}+"',
+            )
+        elif argument is None or len(lists) != 1:
+            counts = "; count(b) counts the rows of b" if how == "count" else ""
+            self.problems.add(
+                f"{text}: {how} takes one expression over one list",
+                place,
+                hint=f"write {how}(b.price){counts}",
+            )
+        elif any(each.variable in lists and each.column is None for each in named):
+            self._fold_rows(body, node, how)
+        else:
+            self._fold_values(body, node, how)
+
+    def _fold_rows(self, body: Body, node: exp.Expr, how: Reading) -> None:
+        """count(b), first(b) and last(b) are about whole rows."""
+        if how not in {"count", "first", "last"}:
+            self.problems.add(
+                f"{body.parsed.text_of(node)}: {how} takes a column",
+                body.parsed.place(node),
+                hint=f"name one: {how}(b.price)",
+            )
+            return
+        body.folds.append(Fold(node, how, None))
+
+    def _fold_values(self, body: Body, node: exp.Expr, how: Reading) -> None:
+        argument = navigated(node)
+        assert argument is not None
+        # The types over the columns of one row are those over a row of each variable.
+        (answer,) = self.typer.of_row([body.row_text(argument)])
+        if isinstance(answer, str):
+            self.problems.add(answer, body.parsed.place(argument))
+            return
+        try:
+            folding(how, "", answer)
+        except Inexact as inexact:
+            digits = answer.kind == "decimal"
+            self.problems.add(
+                f"{body.parsed.text_of(node)}: {inexact.reason} cannot be computed exactly"
+                if digits
+                else f"{body.parsed.text_of(node)}: {how} does not take {name_of(answer)}",
+                body.parsed.place(node),
+                hint=f"cast it to fewer digits: {how}(CAST(... AS DECIMAL(18,4)))"
+                if digits
+                else "give it a number",
+            )
+            return
+        body.folds.append(Fold(node, how, answer))

@@ -1,0 +1,154 @@
+"""order_by: columns, or texts such as "ts" and "price DESC NULLS LAST".
+
+The first one is the event time. Event patterns need it ascending and of a type that has
+distances, because windows and the places where a NOT looks are measured in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from spark_cep.compiling.compiled import OrderBy, RowExpression, Typer
+from spark_cep.compiling.conditions import Conjunct
+from spark_cep.compiling.forbidden import column_refusal, refusals
+from spark_cep.compiling.names import Names
+from spark_cep.compiling.parts import is_column
+from spark_cep.compiling.problems import Place, Problems
+from spark_cep.compiling.spans import SyntaxProblem, parse
+from spark_cep.compiling.types import NUMBERS, TIMES, name_of
+from spark_cep.errors import PatternError
+from spark_cep.udfs.expressions import BOOL, Type
+
+_SUFFIX = re.compile(
+    r"(?P<expression>.*?)(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*",
+    re.I | re.S,
+)
+_HINT = 'order_by="ts", or several columns: order_by=["ts", "id DESC"]'
+
+
+def orders_of(order_by: Any, names: Names, typer: Typer, problems: Problems) -> tuple[OrderBy, ...]:
+    """The order columns; those that are wrong become problems."""
+    given = [order_by] if isinstance(order_by, str) or not _is_list(order_by) else list(order_by)
+    if order_by is None or not given:
+        problems.add("order_by is missing: a pattern needs an order of the rows", hint=_HINT)
+        return ()
+    found = [_order(each, names, typer, problems) for each in given]
+    orders = tuple(each for each in found if each is not None)
+    if len(orders) == len(found):
+        _check_event_time(orders[0], given[0], problems)
+    return orders
+
+
+def _is_list(order_by: object) -> bool:
+    return isinstance(order_by, Sequence)
+
+
+def _order(given: Any, names: Names, typer: Typer, problems: Problems) -> OrderBy | None:
+    if not isinstance(given, str):
+        return _of_column(given, typer, problems)
+    found = _SUFFIX.fullmatch(given)
+    assert found is not None
+    descending = (found["direction"] or "").upper() == "DESC"
+    nulls_first = found["nulls"].upper() == "FIRST" if found["nulls"] else not descending
+    resolved = _expression(given, found["expression"], names, problems)
+    if resolved is None:
+        return None
+    expression, type_ = resolved
+    if type_ is None:
+        (answer,) = typer.of_row([expression])
+        if isinstance(answer, str):
+            problems.add(f"order_by: {answer}", Place.whole(given))
+            return None
+        type_ = answer
+    if not _check_comparable(expression, type_, given, typer, problems):
+        return None
+    return OrderBy(expression, descending, nulls_first, type_)
+
+
+def _expression(
+    given: str, text: str, names: Names, problems: Problems
+) -> tuple[str, Type | None] | None:
+    """The text over input columns, and its type where it is a plain column."""
+    try:
+        parsed = parse(text)
+    except SyntaxProblem as problem:
+        place = Place(given, problem.place.start, problem.place.end)
+        problems.add(f"order_by cannot be read: {problem.message}", place, hint=_HINT)
+        return None
+    refused = next(refusals(parsed, parsed.root), None)
+    if refused is not None:
+        place = Place(given, refused.place.start, refused.place.end)
+        problems.add(f"order_by: {refused.message}", place, hint=refused.hint)
+        return None
+    # Order columns are input columns: no variable is known here.
+    rows = Names((), names.columns, case_sensitive=names.case_sensitive)
+    inner = Problems()
+    references = rows.references(parsed, parsed.root, 0, inner)
+    for each in inner.found:
+        at = None if each.place is None else Place(given, each.place.start, each.place.end)
+        problems.add(f"order_by: {each.message}", at, hint=each.hint)
+    if references is None:
+        return None
+    conjunct = Conjunct(parsed, parsed.root, references, 0)
+    only = references[0] if references else None
+    plain = only is not None and only.node is parsed.root and is_column(conjunct, parsed.root)
+    type_ = (
+        only.column.type if only and only.column and plain and not _has_fields(only.node) else None
+    )
+    return conjunct.row_text(parsed.root), type_
+
+
+def _has_fields(node: Any) -> bool:
+    return len(node.parts) > 1
+
+
+def _of_column(given: Any, typer: Typer, problems: Problems) -> OrderBy | None:
+    refused = column_refusal(str(given))
+    if refused is not None:
+        problems.add(f"order_by: {refused.message}", refused.place, hint=refused.hint)
+        return None
+    try:
+        (answer,) = typer.of_row([given])
+    except Exception as error:  # whatever a foreign object makes of being a column
+        raise PatternError(
+            f"order_by takes column names and Columns, not {type(given).__name__}", hint=_HINT
+        ) from error
+    if isinstance(answer, str):
+        problems.add(f"order_by: {answer}", Place.whole(str(given)), hint=_HINT)
+        return None
+    return OrderBy(given, descending=False, nulls_first=True, type=answer)
+
+
+def _check_comparable(
+    expression: RowExpression, type_: Type, given: str, typer: Typer, problems: Problems
+) -> bool:
+    """Nested and collated types are ordered if Spark can compare them."""
+    if type_.kind != "other":
+        return True
+    (answer,) = typer.of_row([f"({expression}) < ({expression})"])
+    if answer == BOOL:
+        return True
+    problems.add(
+        f"order_by: {given} has no order",
+        Place.whole(given),
+        hint="order by columns whose values can be compared; maps and variants cannot",
+    )
+    return False
+
+
+def _check_event_time(first: OrderBy, given: Any, problems: Problems) -> None:
+    place = Place.whole(given) if isinstance(given, str) else None
+    if first.descending:
+        problems.add(
+            "the first order column must be ascending: it is the event time",
+            place,
+            hint="drop DESC; later order columns may descend",
+        )
+    if first.type.kind not in TIMES | NUMBERS:
+        problems.add(
+            f"the first order column is the event time, and {name_of(first.type)} is none",
+            place,
+            hint="order by a timestamp, a date or a number first",
+        )

@@ -1,0 +1,1 @@
+"""From the input DataFrame to the engine's rows: read, canonical keys, mask, filter, shuffle."""

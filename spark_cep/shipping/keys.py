@@ -1,0 +1,126 @@
+"""Canonical partition keys: equal values exactly where GROUP BY says that keys are equal.
+
+NaN has one form and -0.0 is 0.0 already after `+ 0.0` and a test for NaN; strings under a
+collation are replaced by the smallest string that is equal to them; structs and arrays are done
+part by part; a map becomes its entries in the order of their keys, which can be hashed.
+
+Hashes (`xxhash64`) and values compared as bytes then agree with GROUP BY. For collations nothing
+in SQL computes a canonical form of one value (tried: hashes of equal keys differ), so the
+smallest equal string is found with a window function, which costs a shuffle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_cep.errors import PatternError
+from spark_cep.shipping.typing_by_spark import quiet, quoted, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key over the input's columns. `plain`: it is canonical as it is. `shows`: the canonical
+    value is what GROUP BY would show, so the answer may give it; otherwise the answer needs the
+    original value of some row. `hashable`: Spark's xxhash64 takes the column itself."""
+
+    column: Column
+    canonical: Column
+    plain: bool
+    shows: bool
+    hashable: bool
+
+
+def key_of(column: Column, data_type: T.DataType) -> Key:
+    """The canonical form of `column`, which has `data_type`."""
+    if not _differs(data_type):
+        return Key(column, column, plain=True, shows=True, hashable=True)
+    canonical, has_map = _canonical(column, data_type), _has(data_type, T.MapType)
+    if _collated(data_type):
+        smallest = F.min(canonical).over(Window.partitionBy(column))
+        return Key(column, smallest, plain=False, shows=False, hashable=not has_map)
+    return Key(column, canonical, plain=False, shows=not has_map, hashable=not has_map)
+
+
+def check_groupable(df: DataFrame, names: Sequence[str]) -> None:
+    """Keys are compared as GROUP BY compares them; refuses what it refuses."""
+    if not names:
+        return
+    with quiet():
+        try:
+            _ = df.groupBy(*[F.col(quoted(name)) for name in names]).count().schema
+        except PySparkException as problem:
+            raise PatternError(
+                f"the rows cannot be partitioned by {', '.join(names)}: {sentence(problem)}",
+                hint="partition_by takes columns that GROUP BY takes; cast it or pick a part of it",
+            ) from None
+
+
+def _canonical(column: Column, data_type: T.DataType) -> Column:
+    if not _differs(data_type):
+        return column
+    if isinstance(data_type, T.FloatType | T.DoubleType):
+        zero, nan = F.lit(0.0).cast(data_type), F.lit(float("nan")).cast(data_type)
+        return F.when(F.isnan(column), nan).when(column == zero, zero).otherwise(column)
+    if isinstance(data_type, T.StringType):
+        return column.cast("string")
+    if isinstance(data_type, T.ArrayType):
+        element = data_type.elementType
+        return F.transform(column, lambda each: _canonical(each, element))
+    if isinstance(data_type, T.MapType):
+        return _entries(column, data_type)
+    assert isinstance(data_type, T.StructType)
+    fields = [
+        _canonical(column.getField(field.name), field.dataType).alias(field.name)
+        for field in data_type
+    ]
+    return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def _entries(column: Column, data_type: T.MapType) -> Column:
+    def entry(key: Column) -> Column:
+        value = F.element_at(column, key)
+        return F.struct(
+            _canonical(key, data_type.keyType).alias("key"),
+            _canonical(value, data_type.valueType).alias("value"),
+        )
+
+    return F.transform(F.array_sort(F.map_keys(column)), entry)
+
+
+def _differs(data_type: T.DataType) -> bool:
+    """Whether equal values of the type may have different forms."""
+    return _has(data_type, T.FloatType, T.DoubleType, T.MapType) or _collated(data_type)
+
+
+def _collated(data_type: T.DataType) -> bool:
+    return any(
+        isinstance(each, T.StringType)
+        and getattr(each, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+        for each in _parts(data_type)
+    )
+
+
+def _has(data_type: T.DataType, *kinds: type[T.DataType]) -> bool:
+    return any(isinstance(each, kinds) for each in _parts(data_type))
+
+
+def _parts(data_type: T.DataType) -> list[T.DataType]:
+    """The type and all types inside it."""
+    if isinstance(data_type, T.ArrayType):
+        inside = [data_type.elementType]
+    elif isinstance(data_type, T.MapType):
+        inside = [data_type.keyType, data_type.valueType]
+    elif isinstance(data_type, T.StructType):
+        inside = [field.dataType for field in data_type]
+    else:
+        inside = []
+    return [data_type, *(part for each in inside for part in _parts(each))]

@@ -1,0 +1,51 @@
+"""The input, and what its session says about reading it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_cep.compiling.compiled import ColumnInfo
+from spark_cep.errors import PatternError
+from spark_cep.shipping.typing_by_spark import type_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Source:
+    """A batch DataFrame whose column names are all different."""
+
+    df: DataFrame
+    columns: tuple[ColumnInfo, ...]
+    case_sensitive: bool
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def setting(self, name: str, default: str = "") -> str:
+        """A setting of the session, also one that Spark itself does not know."""
+        return str(self.df.sparkSession.conf.get(name, default) or default)
+
+
+def source_of(df: DataFrame) -> Source:
+    """Refuses what cannot be matched: streams, and columns that no name tells apart."""
+    if df.isStreaming:
+        raise PatternError(
+            "match_pattern on a streaming DataFrame is not available yet",
+            hint="run it on each batch: df.writeStream.foreachBatch(...), where windows end with "
+            "the batch, or on a table that the stream writes",
+        )
+    schema = df.schema
+    case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    folded = schema.names if case_sensitive else [name.casefold() for name in schema.names]
+    twice = [name for name, count in Counter(folded).items() if count > 1]
+    if twice:
+        raise PatternError(
+            f"the input has more than one column called {twice[0]!r}",
+            hint="rename or drop all but one before matching, for example after a join",
+        )
+    columns = tuple(ColumnInfo(field.name, type_of(field.dataType)) for field in schema)
+    return Source(df, columns, case_sensitive)

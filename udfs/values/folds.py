@@ -1,0 +1,134 @@
+"""Folds of a Kleene list: first, last, count, sum, avg, min, max over the last axis.
+
+Always holds: aggregates skip NULL and give NULL when nothing is left, as Spark's do; first and
+last are elements of the list and do not skip. Sums run from left to right, so floats round as a
+running sum does, and an integer sum fails where a running sum would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.values.arithmetic import Operation, binary, checked_decimal
+from spark_cep.udfs.values.tally import Tally, everywhere
+from spark_cep.udfs.values.vectors import Vector, dtype_of
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.expressions import Reading, Type
+    from spark_cep.udfs.values.arrow_values import Array
+
+# avg of a decimal has so many digits more than its input; Spark divides to 39 digits first.
+_AVG_DIGITS = 4
+_QUOTIENT_DIGITS = 39
+
+
+def fold(vector: Vector, reading: Reading, type: Type, tally: Tally) -> Vector:
+    """(n, k) to (n,). For `count` of a whole row (no column) pass any vector without a mask."""
+    if vector.valid is not None and vector.valid.shape != vector.values.shape:
+        vector = Vector(vector.values, np.broadcast_to(vector.valid, vector.values.shape))
+    with np.errstate(all="ignore"):
+        if reading == "count":
+            return Vector(_count(vector))
+        if vector.values.shape[-1] == 0:
+            rows = vector.values.shape[:-1]
+            return Vector(np.zeros(rows, dtype_of(type)), np.zeros(rows, np.bool_))
+        if reading in ("first", "last"):
+            at = 0 if reading == "first" else -1
+            valid = None if vector.valid is None else vector.valid[..., at]
+            return Vector(vector.values[..., at], valid, vector.nan_free)
+        if reading == "sum":
+            return _sum(vector, type, tally)
+        if reading == "avg":
+            return _avg(vector, type, tally)
+        if reading in ("min", "max"):
+            return _extreme(vector, reading)
+    raise CepError(f"{reading} does not fold a list")
+
+
+def _count(vector: Vector) -> Array:
+    if vector.valid is None:
+        return np.full(vector.values.shape[:-1], vector.values.shape[-1], np.int64)
+    return np.asarray(vector.valid.sum(axis=-1, dtype=np.int64))
+
+
+def _any_valid(vector: Vector) -> Array | None:
+    return None if vector.valid is None else np.asarray(vector.valid.any(axis=-1))
+
+
+def _filled(vector: Vector, fill: object) -> Array:
+    if vector.valid is None:
+        return vector.values
+    return np.where(vector.valid, vector.values, np.asarray(fill, vector.values.dtype))
+
+
+def _sum(vector: Vector, type_: Type, tally: Tally) -> Vector:
+    valid, values = _any_valid(vector), _filled(vector, 0)
+    if type_.kind == "float":
+        # cumsum adds one after the other; sum would add in pairs and round differently.
+        return Vector(np.cumsum(values, axis=-1, dtype=np.float64)[..., -1], valid)
+    if type_.kind == "decimal":
+        return checked_decimal(_exact_sum(values), valid, type_, tally, everywhere)
+    if _fits_int64(values):
+        return Vector(values.sum(axis=-1, dtype=np.int64), valid)
+    adding = Operation("+", type_, (type_, type_), tally, everywhere)
+    result = Vector(np.zeros(values.shape[:-1], np.int64), valid)
+    for element in range(values.shape[-1]):
+        result = binary(adding, result, Vector(values[..., element]))
+    return result
+
+
+def _avg(vector: Vector, type_: Type, tally: Tally) -> Vector:
+    valid, values, count = _any_valid(vector), _filled(vector, 0), _count(vector)
+    if valid is not None:
+        count = np.maximum(count, 1)
+    if type_.kind == "float":
+        total = np.cumsum(values.astype(np.float64, copy=False), axis=-1)[..., -1]
+        return Vector(np.asarray(total / count), valid)
+    if type_.kind != "decimal":
+        return Vector(_half_up(_exact_sum(values).astype(object), count).astype(np.int64), valid)
+    # Spark rounds twice: the quotient to 39 digits, then to the type's scale.
+    scale = type_.scale - _AVG_DIGITS
+    total = _exact_sum(values).astype(object) * 10 ** (_QUOTIENT_DIGITS - scale)
+    quotient = _half_up(total, count)
+    quotient = _half_up(quotient, np.asarray(10 ** (_QUOTIENT_DIGITS - type_.scale), object))
+    return checked_decimal(quotient, valid, type_, tally, everywhere)
+
+
+def _extreme(vector: Vector, reading: Reading) -> Vector:
+    valid, values = _any_valid(vector), vector.values
+    least = reading == "min"
+    if values.dtype.kind == "f":
+        # fmin passes over NaN and maximum returns it: both as if NaN were the largest.
+        filled = _filled(vector, np.nan if least else -np.inf)
+        reduced = np.fmin.reduce(filled, axis=-1) if least else np.max(filled, axis=-1)
+        return Vector(np.asarray(reduced), valid, vector.nan_free and vector.valid is None)
+    if values.dtype == object:
+        fill: object = 10**39 if least else -(10**39)
+    elif values.dtype.kind == "b":
+        fill = least
+    else:
+        limits = np.iinfo(values.dtype)
+        fill = limits.max if least else limits.min
+    filled = _filled(vector, fill)
+    return Vector(np.asarray(filled.min(axis=-1) if least else filled.max(axis=-1)), valid)
+
+
+def _fits_int64(values: Array) -> bool:
+    largest = max(int(values.max()), -int(values.min())) if values.size else 0
+    return bool(largest * values.shape[-1] < 1 << 63)
+
+
+def _exact_sum(values: Array) -> Array:
+    if values.dtype != object and _fits_int64(values):
+        return np.asarray(values.sum(axis=-1, dtype=np.int64))
+    return np.asarray(values.astype(object).sum(axis=-1), object)
+
+
+def _half_up(dividend: Array, divisor: Array) -> Array:
+    """The quotient of Python integers, halves rounded away from zero; divisors are positive."""
+    divisor = divisor.astype(object)
+    magnitude = (2 * np.abs(dividend) + divisor) // (2 * divisor)
+    return np.asarray(np.where(dividend < 0, -magnitude, magnitude), object)

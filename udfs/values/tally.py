@@ -1,0 +1,61 @@
+"""Counting what would have been an ANSI error.
+
+Conditions over several variables are tested in an order that the plan chooses, so an error there
+must not end the query: the element that failed becomes NULL and is counted. An element counts
+only where Spark would have evaluated it, which `Active` says: the branch of a CASE that was
+taken, the right side of an AND whose left side does not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spark_cep.udfs.values.arrow_values import Array
+
+# The elements that are evaluated, or None for all. A call, as it is only asked when one fails.
+Active = Callable[[], Array | None]
+
+
+def everywhere() -> Array | None:
+    return None
+
+
+@dataclass
+class Tally:
+    """`ansi` False: integers wrap around, division by zero is NULL, and neither is counted."""
+
+    errors: int = 0
+    ansi: bool = True
+    _failed: list[Array] = field(default_factory=list)
+
+    def fail(
+        self, failed: Array, valid: Array | None, active: Active, *, always: bool = False
+    ) -> Array | None:
+        """Counts the failed elements among the valid ones; gives the mask without them.
+
+        `always`: Spark raises without ANSI too.
+        """
+        if valid is not None:
+            failed = failed & valid
+        if self.ansi or always:
+            self._count(failed, active)
+        return ~failed if valid is None else valid & ~failed
+
+    def _count(self, failed: Array, active: Active) -> None:
+        if not failed.any():
+            return
+        mask = active()
+        failed = failed if mask is None else failed & mask
+        self.errors += int(np.count_nonzero(failed))
+        self._failed.append(failed)
+
+    def without_failed(self, holds: Array) -> Array:
+        """The elements for which a condition holds, less those whose evaluation failed since the
+        last call: an error makes the whole conjunct NULL, whatever stands around it."""
+        failed, self._failed = self._failed, []
+        for each in failed:
+            holds = holds & ~each
+        return holds

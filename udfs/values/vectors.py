@@ -1,0 +1,195 @@
+"""Vectors, and the shipped events as typed numpy columns.
+
+A `Vector` is numpy values with a validity mask; operations broadcast like numpy's. Columns are
+converted on first use and then gathered by row position, which is all that a condition needs.
+
+Always holds: a value under a False of the mask is arbitrary. Strings and binaries are codes of a
+shared `Vocabulary`, except for what a user function gave, which may be a word that no column has
+and so travels as Python objects. A column that the engine cannot compute with ("other") is the
+row positions themselves: enough for `is_null`, and a user function takes the rows from Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_cep.udfs.expressions import Cell, Constant, Kind, Type
+from spark_cep.udfs.values import vocabulary
+from spark_cep.udfs.values.arrow_values import (
+    INT64_DIGITS,
+    Array,
+    is_plain,
+    plain,
+    plain_type,
+    validity,
+    whole,
+)
+from spark_cep.udfs.values.vocabulary import Vocabulary, is_text, is_words
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Program
+
+WORDS: Final = ("string", "binary")
+_INTS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_FLOATS = {32: np.float32, 64: np.float64}
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`valid` None: all values are valid. `nan_free`: it is known that no value is NaN."""
+
+    values: Array
+    valid: Array | None = None
+    nan_free: bool = False
+
+    def at(self, rows: Array) -> Vector:
+        """The values at these indices of the first axis."""
+        valid = None if self.valid is None else self.valid[rows]
+        if valid is not None and valid.all():
+            valid = None
+        return Vector(self.values[rows], valid, self.nan_free)
+
+
+def dtype_of(type_: Type) -> np.dtype[Any]:
+    """The numpy type that values of a SQL type have (strings: their codes')."""
+    if type_.kind == "int":
+        return np.dtype(_INTS[type_.bits])
+    if type_.kind == "float":
+        return np.dtype(_FLOATS[type_.bits])
+    if type_.kind in ("bool", "null"):
+        return np.dtype(np.bool_)  # the type that numpy widens to any other
+    if type_.kind == "decimal" and type_.precision > INT64_DIGITS:
+        return np.dtype(object)
+    return np.dtype(np.int64)
+
+
+class Columns:
+    """The shipped events of a program: what its expressions read.
+
+    Rows are addressed by position: position i is row `permutation[i]` of the table.
+    """
+
+    def __init__(self, program: Program, table: pa.Table, permutation: Array | None = None) -> None:
+        self._program = program
+        self._table = table
+        self._permutation = permutation
+        self._cache: dict[tuple[int, Kind | None], Vector] = {}
+        self._pieces: dict[int, pa.Array] = {}
+        self._constants: dict[Constant, Vector] = {}
+
+    def gather(self, column: int, type: Type, rows: Array) -> Vector:
+        """The column's values at positions `rows`, an integer array of any shape."""
+        source = self._column(column, type)
+        if source.values is POSITIONS:
+            valid = None if source.valid is None else source.valid[rows]
+            return Vector(rows, valid)
+        return source.at(rows)
+
+    def constant(self, constant: Constant) -> Vector:
+        """A constant as a 0-d vector."""
+        found = self._constants.get(constant)
+        if found is None:
+            found = self._constants[constant] = self._as_vector(constant)
+        return found
+
+    def type_of(self, column: int) -> Type:
+        """The type of a column as shipped; a cell's type may be that of its fold."""
+        arrow = self._table.schema.field(column).type
+        if is_words(arrow):
+            is_string = is_text(arrow) or column in self._strings.columns
+            return Type("string" if is_string else "binary")
+        return plain_type(arrow)
+
+    def words(self, kind: Kind) -> Vocabulary:
+        """The vocabulary of kind "string" or "binary"."""
+        return self._strings if kind == "string" else self._binaries
+
+    def as_words(self, vector: Vector, type: Type) -> Vector:
+        """A vector of string (or binary) codes as Python objects instead."""
+        words = self.words(type.kind)
+        values = np.full(vector.values.size, "" if words.text else b"", object)
+        if len(words.words):  # without any word all is NULL
+            values[:] = words.decode(vector.values.ravel(), None).to_pylist()
+        return Vector(values.reshape(vector.values.shape), vector.valid)
+
+    def shipped(self, column: int, rows: Array, missing: Array | None) -> pa.Array:
+        """The Arrow values at positions `rows`, NULL where `missing`."""
+        if missing is not None:
+            rows = np.where(missing, 0, rows)
+        if self._permutation is not None:
+            rows = self._permutation[rows]
+        return self._whole(column).take(pa.array(rows, mask=missing))
+
+    @cached_property
+    def _strings(self) -> Vocabulary:
+        return self._vocabulary("string")
+
+    @cached_property
+    def _binaries(self) -> Vocabulary:
+        return self._vocabulary("binary")
+
+    def _vocabulary(self, kind: Kind) -> Vocabulary:
+        nodes = [n for c in self._program.conditions for n in c.expression.walk()]
+        nodes = [node for node in nodes if node.type.kind == kind]
+        used = {node.column for node in nodes if isinstance(node, Cell) and node.column is not None}
+        columns: Mapping[int, pa.ChunkedArray] = {i: self._table.column(i) for i in sorted(used)}
+        words = [n.value for n in nodes if isinstance(n, Constant) and n.value is not None]
+        encodable = {i: c for i, c in columns.items() if is_words(c.type)}
+        return vocabulary.build(encodable, words, text=kind == "string")
+
+    def _column(self, column: int, type_: Type) -> Vector:
+        kind = type_.kind if type_.kind in WORDS else None
+        found = self._cache.get((column, kind))
+        if found is None:
+            codes = None if kind is None else self.words(kind).columns.get(column)
+            found = from_arrow(self._whole(column), type_) if codes is None else Vector(*codes)
+            found = self._cache[column, kind] = self._sorted(found)
+        return found
+
+    def _whole(self, column: int) -> pa.Array:
+        """The column in one piece, put together once."""
+        if column not in self._pieces:
+            self._pieces[column] = whole(self._table.column(column))
+        return self._pieces[column]
+
+    def _sorted(self, vector: Vector) -> Vector:
+        if self._permutation is None:
+            return vector
+        if vector.values is POSITIONS:
+            valid = None if vector.valid is None else vector.valid[self._permutation]
+            return Vector(POSITIONS, valid)
+        return vector.at(self._permutation)
+
+    def _as_vector(self, constant: Constant) -> Vector:
+        type_, value = constant.type, constant.value
+        values = np.zeros((), dtype_of(type_))
+        if value is None:
+            return Vector(values, np.zeros((), np.bool_))
+        if type_.kind in WORDS:
+            value = self.words(type_.kind).code(value)
+        values[()] = value
+        return Vector(values, nan_free=not has_nan(values))
+
+
+# Stands for "the position itself" in a column that is never converted.
+POSITIONS: Final = np.zeros(0, np.int64)
+
+
+def from_arrow(column: pa.ChunkedArray | pa.Array, type: Type) -> Vector:
+    """A column's values. The Arrow type decides: `type` may be that of a fold (avg of an int)."""
+    array = whole(column)
+    if not is_plain(array.type):
+        return Vector(POSITIONS, validity(array))
+    values = plain(array)
+    return Vector(values, validity(array), nan_free=not has_nan(values))
+
+
+def has_nan(values: Array) -> bool:
+    """Whether any value is NaN. A maximum is NaN if any is, and costs a tenth of `isnan`."""
+    return values.dtype.kind == "f" and values.size > 0 and bool(np.isnan(values.max()))
