@@ -235,10 +235,9 @@ class _Chain:
         elements = self._pool(step.slot).elements
         filled = self.slots.elements[step.slot]
         first, last = filled.first_row(elements), filled.last_row(elements)
-        # A row whose ties alone exceed a window of events can be in no match.
-        fits = self.matching.events.window.start[last] <= first
-        fits &= first < self.matching.events.window.end[first]
-        elements, first, last = elements[fits], first[fits], last[fits]
+        fits = self.matching.events.fits(first)
+        if fits is not None:
+            elements, first, last = elements[fits], first[fits], last[fits]
         is_list = self.steps.branch.slots[step.slot].is_list
         bound = elements[:, np.newaxis] if is_list else elements
         partials = Partials({step.slot: bound}, first, last)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -42,6 +43,21 @@ class Span:
 
     start: Positions
     end: Positions
+
+
+class Window:
+    """A span whose sides are computed when they are first asked for: most plans ask for one."""
+
+    def __init__(self, start: Callable[[], Positions], end: Callable[[], Positions]) -> None:
+        self._sides = start, end
+
+    @cached_property
+    def start(self) -> Positions:
+        return self._sides[0]()
+
+    @cached_property
+    def end(self) -> Positions:
+        return self._sides[1]()
 
 
 class Events:
@@ -76,6 +92,15 @@ class Events:
             self._below[variable] = counts
         return self._below[variable]
 
+    def fits(self, positions: Positions) -> Flags | None:
+        """Which rows can be in a match at all; None for all of them. A row whose ties alone are
+        more than a window of events can not."""
+        window = self.program.window
+        if window is None or window.kind == "time":
+            return None
+        fits: Flags = self.tie.end[positions] - self.tie.start[positions] <= window.size
+        return fits
+
     def rows(self, positions: Positions) -> Positions:
         """Rows of the unsorted table."""
         return self.permutation[positions]
@@ -103,7 +128,7 @@ class Events:
         row = int(self.permutation[position])
         return [self.table.column(i)[row].as_py() for i in self.program.keys]
 
-    def _window(self) -> Span:
+    def _window(self) -> Window | Span:
         window = self.program.window
         if window is None:
             return self.partition
@@ -177,21 +202,21 @@ def _runs(columns: list[npt.NDArray[Any]], size: int) -> Span:
     return Span(np.repeat(starts, lengths), np.repeat(ends, lengths))
 
 
-def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> Span:
+def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> Window:
     """For each row, the rows of its partition at most `size` away."""
     if time.dtype.kind == "i":
         compressed = _compressed(time, partition, int(size))
         if compressed is not None:
             limit = np.int64(size)
-            return Span(
-                np.searchsorted(compressed, compressed - limit, side="left"),
-                np.searchsorted(compressed, compressed + limit, side="right"),
+            return Window(
+                lambda: np.searchsorted(compressed, compressed - limit, side="left"),
+                lambda: np.searchsorted(compressed, compressed + limit, side="right"),
             )
     rows = np.arange(len(time))
     # Differences are taken the way a condition would take them: latest minus earliest.
-    return Span(
-        bisect(partition.start, rows, lambda at, row: time[row] - time[at] <= size),
-        bisect(rows, partition.end, lambda at, row: time[at] - time[row] > size),
+    return Window(
+        lambda: bisect(partition.start, rows, lambda at, row: time[row] - time[at] <= size),
+        lambda: bisect(rows, partition.end, lambda at, row: time[at] - time[row] > size),
     )
 
 

@@ -116,9 +116,8 @@ class _Race:
     def _started(self) -> Iterator[tuple[State, Runs]]:
         for transition in self.automaton.transitions(self.automaton.start):
             rows = self._rows(transition.variable)
-            # A row whose ties alone exceed a window of events can be in no match.
-            window = self.events.window
-            rows = rows[(window.start[rows] <= rows) & (rows < window.end[rows])]
+            fits = self.events.fits(rows)
+            rows = rows if fits is None else rows[fits]
             nobody = np.full((len(rows), len(self.matching.program.variables)), -1)
             none = np.full(len(rows), -1)
             start = Runs(none, rows, rows, rows, rows, nobody, nobody)

@@ -119,14 +119,15 @@ def _place(
 
 def scope(step: Step, events: Events, slots: Slots, partials: Partials) -> Range:
     """The rows that may fill the step's slot: window, order, and for a list what is in it."""
-    low = events.window.start[partials.latest]
-    high = events.window.end[partials.earliest]
-    for slot in step.after:
-        low = np.maximum(low, events.tie.end[slots.last(slot, partials)])
-    for slot in step.before:
-        high = np.minimum(high, events.tie.start[slots.first(slot, partials)])
+    tie = events.tie
+    after = [tie.end[slots.last(slot, partials)] for slot in step.after]
+    before = [tie.start[slots.first(slot, partials)] for slot in step.before]
     if step.slot in partials.elements:
-        low = np.maximum(low, events.tie.end[slots.last(step.slot, partials)])
+        after.append(tie.end[slots.last(step.slot, partials)])
+    # What comes after a bound row is in the window of the latest one as it is, and likewise
+    # before; the window's edge only matters on an open side.
+    low = np.maximum.reduce(after) if after else events.window.start[partials.latest]
+    high = np.minimum.reduce(before) if before else events.window.end[partials.earliest]
     return Range(low, high)
 
 
