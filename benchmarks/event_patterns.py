@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -40,7 +41,9 @@ LEAPING = (
 
 STOCK = Stock(rows=1_000_000, keys=100)
 MANY_KEYS = Stock(rows=2_000_000, keys=100_000)
-TENFOLD = Stock(rows=10_000_000, keys=1_000)
+# Past one bucket's size already, and ten times that.
+GROWTH = (Stock(rows=2_000_000, keys=200), Stock(rows=20_000_000, keys=2_000))
+SESSIONS = 2
 Measures = dict[str, str] | None
 GAIN: Measures = {"gain": "c.price - a.price"}
 
@@ -90,14 +93,29 @@ def many_keys(run: Run) -> list[Line]:
 
 
 def no_key(run: Run) -> list[Line]:
-    """One global partition, 1,000 rows in each window: time slices use both cores."""
+    """One global partition, 1,000 rows in each window: time slices use both cores.
 
-    def matches(spark: SparkSession) -> DataFrame:
-        return cep.match_pattern(
-            run.ticks(spark, STOCK), LEAPING, order_by="ts", plan="lazy-chain", measures=GAIN
-        )
+    Each contestant is a process held to its cores: Spark with one core still runs its JVM and
+    its Python worker beside each other where the machine has two.
+    """
+    lines = []
+    for name in ("floor", "match"):
+        timed = {f"{name}, {cores} cores": _on_cores(run, name, cores) for cores in (1, 2)}
+        lines += _lines("no-key", timed, {}, own_workers=True)
+    return lines
 
-    return _in_own_sessions(run, "no-key", {"1 core": (1, matches), "2 cores": (2, matches)})
+
+def _on_cores(run: Run, name: str, cores: int) -> Timed:
+    command = [sys.executable, "-m", "benchmarks.on_cores", name, str(cores)]
+    command += [str(run.folder), str(run.rounds), str(run.scale)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Timed(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def leaping(run: Run, spark: SparkSession) -> DataFrame:
+    return cep.match_pattern(
+        run.ticks(spark, STOCK), LEAPING, order_by="ts", plan="lazy-chain", measures=GAIN
+    )
 
 
 def growth(run: Run) -> list[Line]:
@@ -109,7 +127,7 @@ def growth(run: Run) -> list[Line]:
     return _in_own_sessions(
         run,
         "growth",
-        {f"{run.rows(shape):,} rows": (2, matches(shape)) for shape in (STOCK, TENFOLD)},
+        {f"{run.rows(shape):,} rows": (2, matches(shape)) for shape in GROWTH},
     )
 
 
@@ -160,19 +178,21 @@ def _in_own_sessions(
     workload: str,
     contestants: Mapping[str, tuple[int, Callable[[SparkSession], DataFrame]]],
 ) -> list[Line]:
-    """A new session for each turn: one has its cores for life, and Python workers that are used
-    again keep the memory of the largest thing they did."""
+    """Sessions of their own, in turn: a session has its cores for life, and Python workers that
+    are used again keep the memory of the largest thing they did. Warm: what a first action costs
+    is the same whatever the cores and the rows."""
     turns: dict[str, list[Timed]] = {name: [] for name in contestants}
-    for _ in range(run.rounds):
+    for _ in range(SESSIONS):
         for name, (cores, make) in contestants.items():
             spark = start(cores)
             try:
-                turns[name].append(take_turns({name: make(spark).count}, rounds=1)[name])
+                action = {name: make(spark).count}
+                turns[name].append(take_turns(action, rounds=run.rounds, warmups=2)[name])
             finally:
                 spark.stop()
     timed = {
         name: Timed(
-            tuple(each.seconds[0] for each in parts),
+            tuple(second for each in parts for second in each.seconds),
             parts[-1].result,
             max(each.peak_worker_bytes for each in parts),
         )

@@ -225,7 +225,9 @@ class _Chain:
             if self._grows(step.slot, bound.cell):
                 column = self._values(bound.cell, elements).values
                 ranges = narrowed(ranges, bound, column, reader)
-        for pick, place in blocks(ranges, self._block):
+        # Every level of a growing list waits with a block of its own, as wide as the list is long.
+        width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
+        for pick, place in blocks(ranges, max(1, self._block // width)):
             self.matching.meter.pairs(len(pick))
             kept, chosen = self._tested(step, partials, reader, pick, elements[place])
             if len(kept):

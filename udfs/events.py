@@ -126,7 +126,9 @@ class Events:
     def key_of(self, position: int) -> list[object]:
         """The partition key's values at a row, for messages."""
         row = int(self.permutation[position])
-        return [self.table.column(i)[row].as_py() for i in self.program.keys]
+        # Where time is sliced, the slice is the last key, and none of the user's.
+        keys = self.program.keys if self.program.home is None else self.program.keys[:-1]
+        return [self.table.column(i)[row].as_py() for i in keys]
 
     def _window(self) -> Window | Span:
         window = self.program.window

@@ -144,6 +144,7 @@ class Plan:
 class Program:
     """`home`, where time slices copy rows: the boolean column that is TRUE where a row is in its
     own slice. A match belongs to the slice in which its latest row is at home; others are dropped.
+    The slice is then the last of the `keys`.
     """
 
     columns: tuple[str, ...]

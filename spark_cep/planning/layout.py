@@ -66,7 +66,11 @@ def _slices(dealing: Dealing) -> tuple[Slicing | None, str]:
     hot = dealing.sample is not None and dealing.sample.has_hot_key(dealing.size.cores)
     if dealing.has_keys and not hot:
         return None, "none: no key is known to be hot"
-    why = "one key holds too large a share of the rows" if hot else "one partition for all cores"
+    why = (
+        "one key holds too large a share of the rows"
+        if dealing.has_keys
+        else "one partition for all cores"
+    )
     return dealing.slicing, f"{WINDOWS_IN_A_SLICE} windows long: {why}"
 
 
