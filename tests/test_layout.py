@@ -24,7 +24,7 @@ def sample(largest_key: int, *, complete: bool = False) -> Sample:
 
 
 def test_a_large_input_gets_buckets_of_the_target_size() -> None:
-    assert layout(KEYED).buckets == 64
+    assert layout(KEYED).buckets == 171
 
 
 def test_a_small_input_gets_one_bucket_and_no_slices() -> None:

@@ -108,7 +108,7 @@ def _elements(
     order = range(len(branch.slots))
     steps = compile_steps(branch, order, matching.program, conditions)
     slots = Slots({number: Elements(inner) for number, inner in enumerate(branch.slots)})
-    sets = list(_Chain(matching, steps, slots, {}).run())
+    sets = list(_Chain(matching, steps, slots, {}, keeps_all=True).run())
     members = {
         v: np.concatenate([s.elements[i] for s in sets]) if sets else np.zeros(0, dtype=np.int64)
         for i, inner in enumerate(branch.slots)
@@ -136,12 +136,14 @@ class _Task:
 
 @dataclass
 class _Chain:
-    """One walk. `ends`: maximal slots whose last row has to be NEW, or OLD."""
+    """One walk. `ends`: maximal slots whose last row has to be NEW, or OLD. `keeps_all`: what it
+    finds is kept as elements of a list, so it counts as partial matches to the last step."""
 
     matching: Matching
     steps: Steps
     slots: Slots
     ends: Mapping[int, int]
+    keeps_all: bool = False
     _pools: dict[int, Pool] = field(default_factory=dict)
     _indexes: dict[int, IndexedPool] = field(default_factory=dict)
     _growing: dict[tuple[int, Cell], bool] = field(default_factory=dict)
@@ -353,7 +355,7 @@ class _Chain:
 
     def _count(self, step: Step, partials: Partials) -> None:
         final = self.steps.steps[-1] is step
-        if not final or self.steps.branch.slots[step.slot].is_list:
+        if self.keeps_all or not final or self.steps.branch.slots[step.slot].is_list:
             self.matching.meter.partials(partials.earliest)
 
     def _pool(self, slot: int) -> Pool:

@@ -60,7 +60,7 @@ def advance(
     metrics.ignored_rows = table.num_rows - fresh.num_rows
     metrics.rows = fresh.num_rows
     events, later = _known(program, _with_flags(state, fresh), horizon)
-    metrics.buffered_events = events.size
+    metrics.buffered_events = events.largest_buffer()
     status = _status(program, events, horizon)
     tally = Tally(ansi=program.ansi)
     matching = Matching(program, events, status, Meter(events, program.limits, metrics), tally)

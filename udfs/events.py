@@ -92,6 +92,14 @@ class Events:
             self._below[variable] = counts
         return self._below[variable]
 
+    def largest_buffer(self) -> int:
+        """The candidates of the partition that has most of them."""
+        if not self.size:
+            return 0
+        counts = np.zeros(self.size + 1, dtype=np.int64)
+        np.cumsum(self._mask != 0, out=counts[1:])
+        return int((counts[self.partition.end] - counts[self.partition.start]).max())
+
     def fits(self, positions: Positions) -> Flags | None:
         """Which rows can be in a match at all; None for all of them. A row whose ties alone are
         more than a window of events can not."""
@@ -116,7 +124,8 @@ class Events:
         if window.kind == "events":
             counted = np.arange(self.size, dtype=np.int64) - self.partition.start
             return _numbered([self.partition.start, counted // int(window.size)])
-        return _numbered([self.partition.start, self.time // window.size])
+        # A window of 0 in a unit that has no fractions still makes stretches of one unit.
+        return _numbered([self.partition.start, self.time // (window.size or 1)])
 
     def start_of(self, position: int) -> object:
         """The event time at a row, for messages."""
@@ -159,24 +168,29 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 def _sorted(codes: npt.NDArray[np.int64] | None, orders: list[npt.NDArray[Any]]) -> Positions:
     """The permutation by key, then order. One combined integer sorts several times faster than
     a lexical sort of two columns (9 ms against 88 ms for 500,000 rows)."""
-    if len(orders) == 1:
-        only = orders[0]
-        combined = only if codes is None else _combined(codes, only)
-        if combined is not None:
-            return np.argsort(combined)
-    return np.lexsort([*reversed(orders), *([] if codes is None else [codes])])
+    columns = orders if codes is None else [codes, *orders]
+    combined = _combined(columns)
+    if combined is not None:
+        return np.argsort(combined)
+    return np.lexsort(columns[::-1])
 
 
-def _combined(
-    codes: npt.NDArray[np.int64], order: npt.NDArray[Any]
-) -> npt.NDArray[np.int64] | None:
-    if order.dtype.kind != "i" or not len(order):
+def _combined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+    """One column that sorts as all of them do; None if there is none in 64 bits."""
+    combined = columns[0]
+    if len(columns) == 1:
+        return combined
+    if not len(combined) or any(column.dtype.kind != "i" for column in columns):
         return None
-    least, most = int(order.min()), int(order.max())
-    span = most - least + 1
-    if (int(codes.max()) + 1) * span >= 1 << 63:
-        return None
-    combined: npt.NDArray[np.int64] = codes * span + (order - least)
+    most = int(combined.max()) - int(combined.min())
+    combined = combined.astype(np.int64) - int(combined.min()) if most < 1 << 62 else combined
+    for column in columns[1:]:
+        least = int(column.min())
+        span = int(column.max()) - least + 1
+        if (most + 1) * span >= 1 << 63:
+            return None
+        most = (most + 1) * span - 1
+        combined = combined * span + (column - least)
     return combined
 
 
@@ -217,9 +231,15 @@ def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> 
     rows = np.arange(len(time))
     # Differences are taken the way a condition would take them: latest minus earliest.
     return Window(
-        lambda: bisect(partition.start, rows, lambda at, row: time[row] - time[at] <= size),
-        lambda: bisect(rows, partition.end, lambda at, row: time[at] - time[row] > size),
+        lambda: bisect(partition.start, rows, lambda at, row: _within(time[row] - time[at], size)),
+        lambda: bisect(rows, partition.end, lambda at, row: ~_within(time[at] - time[row], size)),
     )
+
+
+def _within(distance: npt.NDArray[Any], size: int | float) -> Flags:
+    """Distances that wrapped around int64 are negative, and longer than any window."""
+    within: Flags = ((distance >= 0) & (distance <= size)).astype(np.bool_)
+    return within
 
 
 def _compressed(time: npt.NDArray[Any], partition: Span, size: int) -> npt.NDArray[np.int64] | None:

@@ -1,8 +1,9 @@
 """What the engine counts while it works, and the limits that end it.
 
 Counts of partial matches and matches are kept for each *stretch*: a partition key and a
-window-long piece of its time. That is what is alive at once, and it does not depend on how keys
-were dealt to buckets or time was cut into slices. So a limit means the same everywhere.
+window-long piece of its time: what an automaton would hold there. It does not depend on how keys
+were dealt to buckets. A time slice counts for itself, so where an input is sliced, matches that
+begin in the copied window before a slice count apart from those of the slice before.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ class Meter:
         start = self._events.start_of(position)
         where = f"partition key {key!r}" if key else "the only partition (no partition_by)"
         option = what.replace(" ", "_")
+        within = "" if self._events.program.window is None else " that begin within one window"
         raise LimitError(
-            f"{where} has {count:,} {what} alive at once from {start} on; the limit is {limit:,}",
+            f"{where} has {count:,} {what}{within}, from {start} on; the limit is {limit:,}",
             hint="shorten WITHIN, add conditions or a partition key, bound Kleene parts "
             f'("b{{1,3}}"), or raise it: limits=cep.Limits({option}={limit * 10})',
             details={

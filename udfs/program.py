@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Literal as Choice
 
+from spark_cep.udfs.errors import PatternError
+
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression, Type
 
@@ -129,6 +131,16 @@ class Limits:
     partial_matches: int | None = 20_000_000
     matches: int | None = 100_000_000
     backtracking_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+            if value is not None and not is_count:
+                raise PatternError(
+                    f"the limit {name} is {value!r}",
+                    hint=f"a limit is a whole number above 0: cep.Limits({name}=1_000_000), or "
+                    "None for no limit",
+                )
 
 
 @dataclass(frozen=True)

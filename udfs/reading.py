@@ -56,6 +56,8 @@ class Reader:
     candidates: Candidates = _NOBODY
     # What was read of the partials, whichever pairs are picked of them.
     _cache: dict[Cell, Vector] = field(default_factory=dict)
+    # Where a fold of the partials failed: it fails the conditions that read it, pair by pair.
+    _failed: dict[Cell, Flags] = field(default_factory=dict)
 
     def select(self, kept: Positions) -> Reader:
         """The same pairs, fewer of them."""
@@ -92,6 +94,10 @@ class Reader:
         vector = evaluate(expression, lambda cell: self._read(cell, ()), self.columns, self.tally)
         size = len(self.partials) if self.pick is None else len(self.pick)
         valid = None if vector.valid is None else np.broadcast_to(vector.valid, (size,))
+        for failed in self.tally.take_failed():
+            valid = ~failed if valid is None else valid & ~failed
+        if valid is not None:
+            valid = np.broadcast_to(valid, (size,))
         return Vector(np.broadcast_to(vector.values, (size,)), valid)
 
     def _axes(self, expression: Expression) -> tuple[int, ...]:
@@ -117,11 +123,17 @@ class Reader:
         if found is None:
             found = self._bound(cell)
             self._cache[cell] = found
+        if cell in self._failed:
+            self.tally.note(self._per_pair(self._failed[cell], len(axes)))
         if self.pick is not None:
             found = found.at(self.pick)
         slot = self.slots.of_variable[cell.variable]
         listed = found.values.ndim == 2
         return _shaped(found, axes.index(slot) if listed else None, len(axes))
+
+    def _per_pair(self, failed: Flags, axes: int) -> Flags:
+        failed = failed if self.pick is None else failed[self.pick]
+        return failed.reshape(-1, *[1] * axes)
 
     def _candidate(self, cell: Cell) -> Vector:
         if cell.reading == "prev":
@@ -142,7 +154,14 @@ class Reader:
         if cell.column is None:
             return fold(Vector(rows), cell.reading, cell.type, self.tally)
         values = self.columns.gather(cell.column, cell.type, rows)
-        return fold(values, cell.reading, cell.type, self.tally)
+        before = self.tally.take_failed()
+        folded = fold(values, cell.reading, cell.type, self.tally)
+        failed = self.tally.take_failed()
+        if failed:
+            self._failed[cell] = np.logical_or.reduce(failed)
+        for each in before:
+            self.tally.note(each)
+        return folded
 
 
 def _shaped(vector: Vector, axis: int | None, axes: int) -> Vector:

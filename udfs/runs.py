@@ -287,7 +287,19 @@ class _Race:
         )  # fmt: skip
 
     def _hold_as_whole(self, transition: Transition, runs: Runs, pairs: _Accepted) -> Flags:
-        """Conditions over lists: the run's rows are laid out with the new one among them."""
+        """Conditions over lists: the run's rows are laid out with the new one among them, as many
+        pairs at a time as their lists allow."""
+        parts = []
+        ends = np.cumsum(self.trail["depth"][runs.tip[pairs.run]] + 1)
+        blocks_of_rows = ends // self.matching.program.block_pairs
+        cuts = np.flatnonzero(np.diff(blocks_of_rows)) + 1
+        for index in np.split(np.arange(len(ends)), cuts):
+            part = replace(pairs, run=pairs.run[index], row=pairs.row[index])
+            parts.append(self._hold_together(transition, runs, part))
+        return np.concatenate(parts)
+
+    def _hold_together(self, transition: Transition, runs: Runs, pairs: _Accepted) -> Flags:
+        before = self.trail.size
         tips = self.trail.add(runs.tip[pairs.run], transition.variable, pairs.row, 0, accepts=False)
         kept = np.ones(len(tips), dtype=np.bool_)
         for condition in transition.whole:
@@ -295,6 +307,7 @@ class _Race:
             for part in assemble(self.trail, tips, slots, only=condition.variables):
                 reader = Reader(self.events.columns, part.slots, part.partials, self.matching.tally)
                 kept[part.which] &= reader.holds(condition)
+        self.trail.forget(before)
         return kept
 
     def _rows(self, variable: int) -> Positions:

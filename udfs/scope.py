@@ -9,13 +9,14 @@ pair. `blocks` then walks all pairs of a set of partials, a bounded number at a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_cep.udfs.events import Events, Positions, bisect
+from spark_cep.udfs.values.tally import Tally
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Cell
@@ -62,7 +63,9 @@ class IndexedPool:
         columns: Columns,
         size: int,
     ) -> None:
-        self._dictionaries: list[npt.NDArray[Any]] = []
+        # For each cell its distinct values, and the distinct codes of the cells up to it. Codes
+        # are made dense after each cell: a product of all dictionaries could pass int64.
+        self._levels: list[tuple[npt.NDArray[Any], Positions]] = []
         self._stride = size + 1
         code, known = np.zeros(len(first), dtype=np.int64), np.ones(len(first), dtype=np.bool_)
         for cell in cells:
@@ -70,30 +73,26 @@ class IndexedPool:
             vector = columns.gather(cell.column, cell.type, first)
             values = _normal(vector)
             dictionary, place = np.unique(values, return_inverse=True)
-            self._dictionaries.append(dictionary)
-            code = code * len(dictionary) + place
+            codes, code = np.unique(code * len(dictionary) + place, return_inverse=True)
+            self._levels.append((dictionary, codes))
             if vector.valid is not None:
                 known &= vector.valid
-        # Products of dictionary sizes may grow past int64, so codes are made dense again.
-        self._codes, dense = np.unique(code, return_inverse=True)
         kept = np.flatnonzero(known)
-        order = kept[np.argsort(dense[kept], kind="stable")]
+        order = kept[np.argsort(code[kept], kind="stable")]
         self.elements = elements[order]
-        self._sorted = dense[order] * self._stride + first[order]
+        self._sorted = code[order] * self._stride + first[order]
 
     def find(self, rows: Range, bound: Sequence[Vector]) -> Range:
         """`bound`: for each equality the value that a partial's candidates must have."""
         code = np.zeros(len(rows.low), dtype=np.int64)
         known = rows.low < rows.high
-        for dictionary, vector in zip(self._dictionaries, bound, strict=True):
+        for (dictionary, codes), vector in zip(self._levels, bound, strict=True):
             place, found = _place(dictionary, _normal(vector))
-            code = code * len(dictionary) + place
-            known &= found
+            code, together = _place(codes, code * len(dictionary) + place)
+            known &= found & together
             if vector.valid is not None:
                 known &= vector.valid
-        dense, found = _place(self._codes, code)
-        known &= found
-        start = dense * self._stride
+        start = code * self._stride
         low = np.searchsorted(self._sorted, start + rows.low)
         high = np.searchsorted(self._sorted, start + rows.high)
         return Range(low, np.where(known, high, low))
@@ -148,7 +147,8 @@ def narrowed(ranges: Range, bound: Bound, values: npt.NDArray[Any], reader: Read
     """Cuts ranges of candidates to those that can meet the bound. `values`: of the candidates,
     growing within each range."""
     low, high = ranges.low, np.maximum(ranges.low, ranges.high)
-    limit = reader.values(bound.bound)
+    # A bound that overflows says nothing; the condition itself is tested and counted later.
+    limit = replace(reader, tally=Tally(ansi=reader.tally.ansi)).values(bound.bound)
     known = limit.valid
     if limit.values.dtype.kind == "f":
         number = ~np.isnan(limit.values)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_cep.udfs.expressions import (
+    BIGINT,
     FOLDS,
     Call,
     Cell,
@@ -41,13 +42,11 @@ class Equality:
 @dataclass(frozen=True)
 class Bound:
     """`cell` of the new row is `comparison` ("<=", ...) than `bound`. If the cell's values happen
-    to grow with time, as `ts` and `ts + INTERVAL 5 MINUTES` do, that narrows the scope. `derived`:
-    brought over from a difference; where the bound overflows it says nothing."""
+    to grow with time, as `ts` and `ts + INTERVAL 5 MINUTES` do, that narrows the scope."""
 
     comparison: str
     cell: Cell
     bound: Expression
-    derived: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,14 +190,16 @@ class _Compiler:
         if self.branch.slots[slot].body is not None:
             return None
         variable, given = self.branch.slots[slot].variables[0], condition.expression
-        for expression in (given, _without_difference(given, variable)):
+        # Without ANSI a difference that wraps may meet the condition far from any bound.
+        moved = _without_difference(given, variable) if self.program.ansi else given
+        for expression in (given, moved):
             found = _compared(expression, variable, self._is_plain, _ORDERED)
             if (
                 found is not None
                 and found[1].type.kind in _GROWING
                 and found[1].type.kind == found[2].type.kind
             ):
-                return Bound(*found, derived=expression is not given)
+                return Bound(*found)
         return None
 
     # -- negations -------------------------------------------------------------------------------
@@ -290,7 +291,11 @@ def _split(
 
 
 def _without_difference(expression: Expression, variable: int) -> Expression:
-    """`x - y < constant` as `x < y + constant` where x is new, as `y > x - constant` where y is."""
+    """`x - y < constant` as `x < y + constant` where x is new, as `y > x - constant` where y is.
+
+    Only for whole numbers of one unit: floats round differently on the two sides, and dates
+    differ by microseconds but count days.
+    """
     if not isinstance(expression, Call) or expression.name not in _MIRRORED:
         return expression
     left, right, name = *expression.arguments, expression.name
@@ -299,13 +304,24 @@ def _without_difference(expression: Expression, variable: int) -> Expression:
     if not (isinstance(left, Call) and left.name == "-" and isinstance(right, Constant)):
         return expression
     first, second = left.arguments
+    units = {first.type.kind, second.type.kind, right.type.kind}
+    if units not in ({"int"}, {"timestamp_ntz", "interval"}):
+        return expression
     moved: tuple[Expression, Expression]
     if isinstance(first, Cell) and first.variable == variable:
-        moved = first, Call("+", (second, right), second.type)
+        moved = first, _widest("+", second, right)
     else:
         name = _MIRRORED[name]
-        moved = second, Call("-", (first, right), first.type)
+        moved = second, _widest("-", first, right)
     return replace(expression, name=name, arguments=moved)
+
+
+def _widest(name: str, operand: Expression, constant: Constant) -> Expression:
+    """In 64 bits, where the difference of two narrower numbers has its place too."""
+    if operand.type.kind != "int":
+        return Call(name, (operand, constant), operand.type)
+    wide = operand if operand.type == BIGINT else Call("cast", (operand,), BIGINT)
+    return Call(name, (wide, Constant(constant.value, BIGINT)), BIGINT)
 
 
 def _compared(

@@ -31,7 +31,7 @@ class Trail:
         self.size = 0
         self._fields: dict[str, Positions] = {
             name: np.zeros(1024, dtype=np.int64)
-            for name in ("parent", "variable", "row", "state", "accepted")
+            for name in ("parent", "variable", "row", "state", "accepted", "depth")
         }
 
     def add(
@@ -46,11 +46,16 @@ class Trail:
         self._fields["row"][nodes] = row
         self._fields["state"][nodes] = state
         self._fields["accepted"][nodes] = nodes if accepts else above
+        self._fields["depth"][nodes] = 1 + np.where(parent >= 0, self["depth"][parent], 0)
         self.size += len(row)
         return nodes
 
     def __getitem__(self, name: str) -> Positions:
         return self._fields[name]
+
+    def forget(self, size: int) -> None:
+        """Drops the nodes added since the trail had this size."""
+        self.size = size
 
     def accepted_above(self, nodes: Positions) -> Positions:
         """The nearest accepted node strictly above each node, or -1."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# Estimated bytes of a bucket. The estimate for Parquet is of compressed files, several times less
-# than what arrives, and a worker needs a few times that again while it sorts and matches: with 16
-# MiB workers stay below 300 MB, with 48 they reached 660, and the time was the same.
-TARGET_BYTES = 16 << 20
+# Estimated bytes of a bucket. For Parquet the estimate is that of compressed files, here 11 bytes a
+# row for some 35 that arrive, and a worker needs several times that again while it sorts and
+# matches: buckets of 1.4 M rows took it to 511 MB, of 0.5 M rows to 276.
+TARGET_BYTES = 6 << 20
 BUCKETS_A_CORE = 2
-MOST_BUCKETS = 4096
+MOST_BUCKETS = 20_000
 # Fewer rows than this are matched faster in one bucket than they are dealt to two.
 TINY_ROWS = 5_000
 # A cluster that does not say how many cores it has.
@@ -43,7 +43,7 @@ def bucket_count(size: Size) -> int:
     """The number of buckets.
 
     >>> bucket_count(Size(bytes=10 << 30, rows=None, cores=4, shuffle_partitions=200))
-    640
+    1707
     >>> bucket_count(Size(bytes=1 << 20, rows=None, cores=4, shuffle_partitions=200))
     8
     >>> bucket_count(Size(bytes=None, rows=None, cores=4, shuffle_partitions=200))

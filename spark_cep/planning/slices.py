@@ -109,4 +109,5 @@ def slicing(
     ]
     back = any(negation.place in ("end", "around") for negation in negations)
     size = window.size / 10**type_.scale if type_.kind == "decimal" else window.size
-    return Slicing(type_, float(size), back)
+    # Slices may be longer than they must: a window of 0 is sliced like one of 1.
+    return Slicing(type_, float(size) or 1.0, back)

@@ -55,7 +55,15 @@ class Tally:
     def without_failed(self, holds: Array) -> Array:
         """The elements for which a condition holds, less those whose evaluation failed since the
         last call: an error makes the whole conjunct NULL, whatever stands around it."""
-        failed, self._failed = self._failed, []
-        for each in failed:
+        for each in self.take_failed():
             holds = holds & ~each
         return holds
+
+    def take_failed(self) -> list[Array]:
+        """What failed since the last call, for whoever evaluates over another shape."""
+        failed, self._failed = self._failed, []
+        return failed
+
+    def note(self, failed: Array) -> None:
+        """Failures that were counted when they happened, for the condition evaluated now."""
+        self._failed.append(failed)
