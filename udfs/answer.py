@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_cep.udfs.chain import Found
+from spark_cep.udfs.matching import Found
 from spark_cep.udfs.output import METRICS, Field, Output, Struct
 from spark_cep.udfs.values.arrow_values import whole
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.events import AHEAD, NEW, OLD, Events, Flags, Positions
+from spark_cep.udfs.events import AHEAD, NEW, OLD, Positions
+from spark_cep.udfs.matching import Found, Matching
 from spark_cep.udfs.negation import Negations
 from spark_cep.udfs.partials import Elements, Partials, Slots
 from spark_cep.udfs.reading import Candidates, Reader, looks_back
@@ -29,43 +30,8 @@ from spark_cep.udfs.steps import Step, Steps, compile_steps
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Cell
-    from spark_cep.udfs.metrics import Meter
-    from spark_cep.udfs.program import Branch, Condition, Program, Slot
-    from spark_cep.udfs.values.evaluate import Tally
+    from spark_cep.udfs.program import Branch, Condition, Slot
     from spark_cep.udfs.values.vectors import Vector
-
-
-@dataclass
-class Matching:
-    """What all branches of one advance share. `status` has OLD, NEW or AHEAD for each row."""
-
-    program: Program
-    events: Events
-    status: Positions
-    meter: Meter
-    tally: Tally
-
-
-@dataclass(frozen=True)
-class Found:
-    """Matches as row positions: (n,) for a variable, (n, length) for a list. Variables that are
-    not in `rows` are unfilled, those in `empty` bound to the empty list."""
-
-    rows: Mapping[int, Positions]
-    earliest: Positions
-    latest: Positions
-    empty: frozenset[int] = frozenset()
-
-    def __len__(self) -> int:
-        return len(self.earliest)
-
-    def take(self, index: Positions | Flags) -> Found:
-        return Found(
-            {variable: rows[index] for variable, rows in self.rows.items()},
-            self.earliest[index],
-            self.latest[index],
-            self.empty,
-        )
 
 
 def match_branch(matching: Matching, branch: Branch, order: Sequence[int]) -> Iterator[Found]:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from spark_cep.udfs.errors import PatternError
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.chain import Found, Matching
     from spark_cep.udfs.events import Flags, Positions
+    from spark_cep.udfs.matching import Found, Matching
 
 
 def consumed(matching: Matching, matches: Sequence[Found], used: Flags) -> list[Found]:

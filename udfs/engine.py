@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.chain import Found, Matching, match_branch
+from spark_cep.udfs.chain import match_branch
 from spark_cep.udfs.consume import consumed
 from spark_cep.udfs.events import AHEAD, NEW, OLD, Events, Flags, Positions, without_null_times
+from spark_cep.udfs.matching import Found, Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.order import rarest_first
 from spark_cep.udfs.runs import match_runs

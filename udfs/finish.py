@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.chain import Found, Matching
 from spark_cep.udfs.events import NEW, Flags, Positions
+from spark_cep.udfs.matching import Found, Matching
 from spark_cep.udfs.negation import Negations
 from spark_cep.udfs.reading import Reader
 from spark_cep.udfs.steps import negation_checks

@@ -34,8 +34,8 @@ from spark_cep.udfs.scope import Range, blocks
 from spark_cep.udfs.trail import Trail, assemble
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.chain import Found, Matching
     from spark_cep.udfs.events import Flags, Positions
+    from spark_cep.udfs.matching import Found, Matching
 
 # How many candidates of a variable a run looks at first. Most runs take the first one; runs that
 # do not find any look at twice as many the next time.

@@ -12,41 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_cep.udfs.expressions import (
-    BIGINT,
-    FOLDS,
-    Call,
-    Cell,
-    Constant,
-    Expression,
-    UserCall,
-    cells,
-)
+from spark_cep.udfs.comparisons import Bound, Equality, as_bound, as_equality, cost
+from spark_cep.udfs.expressions import FOLDS, cells
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Condition, Negation, Program
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
-_ORDERED = frozenset({"<", "<=", ">", ">="})
-_GROWING = frozenset({"int", "float", "date", "timestamp", "timestamp_ntz", "interval"})
-
-
-@dataclass(frozen=True)
-class Equality:
-    """`cell` of the new row equals `bound`, an expression over what is already bound."""
-
-    cell: Cell
-    bound: Expression
-
-
-@dataclass(frozen=True)
-class Bound:
-    """`cell` of the new row is `comparison` ("<=", ...) than `bound`. If the cell's values happen
-    to grow with time, as `ts` and `ts + INTERVAL 5 MINUTES` do, that narrows the scope."""
-
-    comparison: str
-    cell: Cell
-    bound: Expression
 
 
 @dataclass(frozen=True)
@@ -148,7 +118,7 @@ class _Compiler:
             tuple(sorted(bound - earlier - later)),
             equalities,
             tuple(b for c in tests if (b := self._bound(c, slot)) is not None),
-            tuple(sorted(tests, key=_cost)),
+            tuple(sorted(tests, key=cost)),
             on_complete,
             negations,
         )
@@ -180,7 +150,7 @@ class _Compiler:
         return (
             None
             if self.branch.slots[slot].body
-            else _equality(condition, self.branch.slots[slot].variables[0], self._is_plain)
+            else as_equality(condition, self.branch.slots[slot].variables[0], self._is_plain)
         )
 
     def _is_plain(self, variable: int) -> bool:
@@ -189,18 +159,8 @@ class _Compiler:
     def _bound(self, condition: Condition, slot: int) -> Bound | None:
         if self.branch.slots[slot].body is not None:
             return None
-        variable, given = self.branch.slots[slot].variables[0], condition.expression
-        # Without ANSI a difference that wraps may meet the condition far from any bound.
-        moved = _without_difference(given, variable) if self.program.ansi else given
-        for expression in (given, moved):
-            found = _compared(expression, variable, self._is_plain, _ORDERED)
-            if (
-                found is not None
-                and found[1].type.kind in _GROWING
-                and found[1].type.kind == found[2].type.kind
-            ):
-                return Bound(*found)
-        return None
+        variable = self.branch.slots[slot].variables[0]
+        return as_bound(condition, variable, self._is_plain, ansi=self.program.ansi)
 
     # -- negations -------------------------------------------------------------------------------
 
@@ -250,10 +210,10 @@ class _Compiler:
         tests = self._tests_of(negation)
         equalities, others = _split(
             tests,
-            lambda c: _equality(c, negation.variable, self._is_plain) if group is None else None,
+            lambda c: as_equality(c, negation.variable, self._is_plain) if group is None else None,
         )
         inside = self._inside(negation) if group is None else self._unordered(group)
-        return NegationCheck(negation, tuple(sorted(others, key=_cost)), equalities, inside, group)
+        return NegationCheck(negation, tuple(sorted(others, key=cost)), equalities, inside, group)
 
     def _inside(self, negation: Negation) -> tuple[int, ...]:
         """Slots that neither bound the negation nor lie beyond one that does."""
@@ -281,88 +241,13 @@ class _Compiler:
 
 
 def _split(
-    conditions: Sequence[Condition], as_equality: Callable[[Condition], Equality | None]
+    conditions: Sequence[Condition], read: Callable[[Condition], Equality | None]
 ) -> tuple[tuple[Equality, ...], list[Condition]]:
-    found = [(condition, as_equality(condition)) for condition in conditions]
+    found = [(condition, read(condition)) for condition in conditions]
     return (
         tuple(equality for _, equality in found if equality is not None),
         [condition for condition, equality in found if equality is None],
     )
-
-
-def _without_difference(expression: Expression, variable: int) -> Expression:
-    """`x - y < constant` as `x < y + constant` where x is new, as `y > x - constant` where y is.
-
-    Only for whole numbers of one unit: floats round differently on the two sides, and dates
-    differ by microseconds but count days.
-    """
-    if not isinstance(expression, Call) or expression.name not in _MIRRORED:
-        return expression
-    left, right, name = *expression.arguments, expression.name
-    if isinstance(left, Constant):
-        left, right, name = right, left, _MIRRORED[name]
-    if not (isinstance(left, Call) and left.name == "-" and isinstance(right, Constant)):
-        return expression
-    first, second = left.arguments
-    units = {first.type.kind, second.type.kind, right.type.kind}
-    if units not in ({"int"}, {"timestamp_ntz", "interval"}):
-        return expression
-    moved: tuple[Expression, Expression]
-    if isinstance(first, Cell) and first.variable == variable:
-        moved = first, _widest("+", second, right)
-    else:
-        name = _MIRRORED[name]
-        moved = second, _widest("-", first, right)
-    return replace(expression, name=name, arguments=moved)
-
-
-def _widest(name: str, operand: Expression, constant: Constant) -> Expression:
-    """In 64 bits, where the difference of two narrower numbers has its place too."""
-    if operand.type.kind != "int":
-        return Call(name, (operand, constant), operand.type)
-    wide = operand if operand.type == BIGINT else Call("cast", (operand,), BIGINT)
-    return Call(name, (wide, Constant(constant.value, BIGINT)), BIGINT)
-
-
-def _compared(
-    expression: Expression,
-    variable: int,
-    is_plain: Callable[[int], bool],
-    comparisons: frozenset[str],
-) -> tuple[str, Cell, Expression] | None:
-    """`cell-of-variable comparison expression-over-plain-bound-variables`, either way round."""
-    if not isinstance(expression, Call) or expression.name not in comparisons:
-        return None
-    left, right = expression.arguments
-    for cell, other, name in (
-        (left, right, expression.name),
-        (right, left, _MIRRORED[expression.name]),
-    ):
-        if (
-            isinstance(cell, Cell)
-            and cell.variable == variable
-            and cell.reading == "each"
-            and any(True for _ in cells(other))
-            and all(c.variable != variable and is_plain(c.variable) for c in cells(other))
-            and not any(isinstance(node, UserCall) for node in other.walk())
-        ):
-            return name, cell, other
-    return None
-
-
-def _equality(
-    condition: Condition, variable: int, is_plain: Callable[[int], bool]
-) -> Equality | None:
-    found = _compared(condition.expression, variable, is_plain, frozenset({"="}))
-    if found is None or found[1].type.kind in {"decimal", "other", "null"}:
-        return None
-    return Equality(found[1], found[2])
-
-
-def _cost(condition: Condition) -> int:
-    """Plain comparisons first, user functions last."""
-    nodes = list(condition.expression.walk())
-    return len(nodes) + 1000 * sum(isinstance(node, UserCall) for node in nodes)
 
 
 def negation_checks(branch: Branch, program: Program) -> list[NegationCheck]:
