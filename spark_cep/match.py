@@ -33,12 +33,12 @@ from spark_cep.compiling.compile import compile_pattern
 from spark_cep.compiling.measures import compile_measures
 from spark_cep.options import Options, check_options, check_pattern
 from spark_cep.planning.buckets import size_of
-from spark_cep.planning.choice import Choice, Facts, choose, rates_by_id
+from spark_cep.planning.choice import Choice, Facts, check_selectivities, choose, rates_by_id
 from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
-from spark_cep.planning.sample import Sample, take
+from spark_cep.planning.sample import NoSample, Sample, look
 from spark_cep.planning.slices import slicing
 from spark_cep.shipping import prepare
-from spark_cep.shipping.keys import Key, check_groupable, key_of
+from spark_cep.shipping.keys import Key, check_groupable, check_ordered_by_bytes, directed, key_of
 from spark_cep.shipping.shipment import Shipment
 from spark_cep.shipping.source import Source, source_of
 from spark_cep.shipping.typing_by_spark import SparkTyper, quoted
@@ -112,8 +112,11 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
     shipping = _shipping(source, asked)
     compiled, shipment = shipping.compiled, shipping.shipment
     masked = prepare.masked(source.df, prepare.mask(compiled.masks))
-    sample = _sampled(masked, asked, shipping)
-    choice = choose(_facts(asked, compiled, sample))
+    if asked.options.statistics is not None:
+        check_selectivities(asked.options.statistics, compiled.variables)
+    found = _sampled(masked, asked, shipping)
+    choice = choose(_facts(asked, compiled, found))
+    sample = found if isinstance(found, Sample) else None
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     chosen = _layout(source, prepared.df, shipping, sample)
     df, keys, home = _dealt(prepared.df, shipping, chosen)
@@ -137,11 +140,11 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
 
 def _shipping(source: Source, asked: Asked) -> Shipping:
     shipment = Shipment(source.names(), case_sensitive=source.case_sensitive)
-    ansi = source.setting("spark.sql.ansi.enabled", "true") == "true"
+    ansi = source.is_on("spark.sql.ansi.enabled", "true")
     compiled = compile_pattern(
         asked.pattern,
         source.columns,
-        order_by=asked.order_by,
+        order_by=directed(source.df, asked.order_by),
         partition_by=asked.partition_by,
         typer=SparkTyper(source.df),
         shipment=shipment,
@@ -150,6 +153,7 @@ def _shipping(source: Source, asked: Asked) -> Shipping:
         time_zone=source.setting("spark.sql.session.timeZone", "UTC"),
     )
     check_groupable(source.df, compiled.partition)
+    check_ordered_by_bytes(source.df, compiled.orders)
     texts = [*map(quoted, compiled.partition), *compiled.inferred]
     keys = _keys(source.df, texts)
     columns = tuple(
@@ -209,28 +213,36 @@ def _answer(
     return answer_of(wanted, compiled.variables, given, shipment)
 
 
-def _sampled(masked: DataFrame, asked: Asked, shipping: Shipping) -> Sample | None:
-    """Only if something hangs on it: the plan is open and the user gave no statistics."""
+def _sampled(masked: DataFrame, asked: Asked, shipping: Shipping) -> Sample | NoSample:
+    """Only if something hangs on it: the plan is open and the user gave no rates."""
     options, compiled = asked.options, shipping.compiled
     is_open = options.wish.kind != "eager" and options.wish.order is None
-    if options.statistics is not None or not is_open or compiled.strategy != "any":
-        return None
+    has_rates = options.statistics is not None and options.statistics.rates
+    if has_rates or not is_open or compiled.strategy != "any":
+        return NoSample()
     keys = [key.column for key in shipping.keys if key.hashable]
-    return take(masked, F.col(prepare.MASK), keys, len(compiled.variables))
+    return look(masked, F.col(prepare.MASK), keys, len(compiled.variables))
 
 
-def _facts(asked: Asked, compiled: Compiled, sample: Sample | None) -> Facts:
+def _facts(asked: Asked, compiled: Compiled, sample: Sample | NoSample) -> Facts:
     statistics = asked.options.statistics
     counts: Mapping[int, float] | None = None
     source = ""
+    notes = []
+    if statistics is not None and statistics.selectivities:
+        notes.append("selectivities are not used yet")
     if statistics is not None and statistics.rates:
         counts = rates_by_id(statistics, compiled.variables)
         source = "the rates given"
-    elif sample is not None:
+    elif isinstance(sample, Sample):
         counts, source = sample.counts, sample.source()
+    elif sample.reason:
+        notes.append(sample.reason)
     conditions = tuple(condition.variables for condition in compiled.conditions)
     wish = asked.options.wish
-    return Facts(compiled.variables, compiled.strategy, wish, counts, source, conditions)
+    return Facts(
+        compiled.variables, compiled.strategy, wish, counts, source, conditions, tuple(notes)
+    )
 
 
 def _layout(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from spark_cep.errors import PlanError
@@ -16,7 +17,8 @@ class Statistics:
     """`rates`: candidate rows of a variable, in any common unit. `selectivities`: the share of
     pairs of candidates that meet the conditions between two variables.
 
-    Given statistics replace the sample: no job runs before the action.
+    Given rates replace the sample: no job runs before the action. Selectivities are checked and
+    not used yet: no plan of this version depends on them.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -24,14 +26,23 @@ class Statistics:
 
     def __post_init__(self) -> None:
         for name, rate in self.rates.items():
-            if not rate >= 0:
+            if not _is_number(rate) or not rate >= 0:
                 raise PlanError(
                     f"the rate of {name!r} is {rate!r}",
                     hint='rates are counts of candidate rows: cep.Statistics(rates={"a": 100})',
                 )
         for pair, share in self.selectivities.items():
-            if not 0 <= share <= 1:
+            if not isinstance(pair, tuple) or [type(name) for name in pair] != [str, str]:
+                raise PlanError(
+                    f"{pair!r} is no pair of variables",
+                    hint='cep.Statistics(selectivities={("a", "b"): 0.1})',
+                )
+            if not _is_number(share) or not 0 <= share <= 1:
                 raise PlanError(
                     f"the selectivity of {pair!r} is {share!r}",
                     hint="a selectivity is a share between 0 and 1",
                 )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -31,7 +31,7 @@ from tests.fake_typer import LocalTyper
 from tests.reference.expressions import Scope, evaluate
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.chain import Found
+    from spark_cep.udfs.matching import Found
     from tests.reference.expressions import Value
     from tests.reference.matcher import Match
 

@@ -20,8 +20,8 @@ from tests.cases import Case
 from tests.local import Pipeline, Setting
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.chain import Found
     from spark_cep.udfs.engine import Advance
+    from spark_cep.udfs.matching import Found
     from spark_cep.udfs.program import Program
 
 LAZY = Setting(plan=Plan("lazy-chain"))

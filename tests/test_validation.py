@@ -8,6 +8,7 @@ import pytest
 
 from spark_cep import all_of, any_of, event, no, seq, udf
 from spark_cep.compiling.compiled import ColumnInfo
+from spark_cep.compiling.forbidden import column_refusal
 from spark_cep.errors import PatternError
 from spark_cep.pattern import Pattern, Seq
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
@@ -200,6 +201,40 @@ def test_a_wrong_column(column: Any, message: str) -> None:
     found, _, marked = one(seq(event("a", column), "b"))
     assert message in found
     assert marked is not None
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Column<'=(name, 'rand()')'>",
+        "Column<'=(name, 'it\\'s rand()')'>",
+        "Column<'name = \"rand()\"'>",
+    ],
+)
+def test_a_literal_of_a_column_is_no_call(printed: str) -> None:
+    assert column_refusal(_Printed(printed)) is None
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Column<'>(rand(1L), 0.5)'>",
+        "Column<'and(=(name, 'x'), =(rand(1L), 'y'))'>",
+        "Column<'and(=(it's, rand(1L)), 'y')'>",
+    ],
+)
+def test_a_call_beside_literals_is_found(printed: str) -> None:
+    found = column_refusal(_Printed(printed))
+    assert found is not None
+    assert found.place.text[found.place.start : found.place.end] == "rand"
+
+
+class _Printed:
+    def __init__(self, printed: str) -> None:
+        self.printed = printed
+
+    def __str__(self) -> str:
+        return self.printed
 
 
 # ---- order, partition, window ------------------------------------------------------------------

@@ -49,7 +49,8 @@ def projected(
 def _named(
     matches: DataFrame, answer: Answer, variables: Sequence[Variable], raw: T.StructType
 ) -> list[Column]:
-    """Everything that an expression may name. A variable's name hides all others."""
+    """Everything that an expression may name. A variable's name hides all others, a partition
+    column's those of the bounds."""
     output = answer.output
     columns = [F.col("match_number").alias("__cep_number")] if output.numbered else []
     columns += [
@@ -63,6 +64,7 @@ def _named(
         columns.append(
             value.alias(_hidden(place) if field.name.casefold() in taken else field.name)
         )
+    taken |= {field.name.casefold() for field in output.partition}
     for own, name in (("first", "match_start"), ("last", "match_end")):
         if output.bounds and name not in taken:
             columns.append(F.col(own).alias(name))

@@ -25,7 +25,7 @@ from spark_cep.compiling.translation import Session
 from spark_cep.compiling.types import is_fixed_zone, name_of
 from spark_cep.compiling.windows import window_of
 from spark_cep.errors import PatternError
-from spark_cep.pattern import Node, Optional, Pattern, Repeat, children, events
+from spark_cep.pattern import Node, Pattern, Repeat, children, events
 from spark_cep.udfs.expressions import BOOL
 from spark_cep.udfs.program import Branch, Tree, Variable, Window
 
@@ -109,7 +109,7 @@ def variables_of(root: Node) -> tuple[Variable, ...]:
 def _in_lists(node: Node) -> Iterator[Any]:
     if isinstance(node, Repeat):
         yield from (event for event, _ in events(node))
-    elif not isinstance(node, Optional) or children(node):
+    else:
         for child in children(node):
             yield from _in_lists(child)
 
@@ -191,7 +191,7 @@ def _check_columns(work: _Work) -> None:
     types = work.session.typer.of_row([column for _, column in work.columns])
     for (number, column), type_ in zip(work.columns, types, strict=True):
         printed, name = str(column), work.names.variables[number].name
-        refusal = column_refusal(printed)
+        refusal = column_refusal(column)
         if refusal is not None:
             work.problems.add(refusal.message, refusal.place, hint=refusal.hint)
         elif isinstance(type_, str):

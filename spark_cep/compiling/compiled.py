@@ -38,6 +38,15 @@ class ColumnInfo:
 
 
 @dataclass(frozen=True)
+class Directed:
+    """An order column that the user gave as a Column with its direction, `F.col("x").desc()`."""
+
+    column: Column
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
 class OrderBy:
     expression: RowExpression
     descending: bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -107,10 +107,45 @@ def _of_function(name: str, place: Place) -> Refusal | None:
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 
 
-def column_refusal(printed: str) -> Refusal | None:
-    """The first refused function of a Column, as its str() shows it."""
-    for found in _CALL.finditer(printed):
+_PRINTED = re.compile(r"Column<'(.*)'>", re.S)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.S)
+
+
+def column_refusal(column: object) -> Refusal | None:
+    """The first refused function of a Column. Its str() is all that a classic one shows."""
+    printed = str(column)
+    inside = _PRINTED.fullmatch(printed)
+    shown = printed if inside is None else inside[1]
+    # Not getattr: a classic Column answers any name with a field of itself.
+    expression = getattr(column, "__dict__", {}).get("_expr")
+    searched = _blanked(shown) if expression is None else " ".join(_calls(expression))
+    for found in _CALL.finditer(searched):
         name = found[1].lower()
         if name in NON_DETERMINISTIC | GENERATORS:
-            return _of_function(name, Place(printed, found.start(1), found.end(1)))
+            return _of_function(name, _place(printed, found[1]))
     return None
+
+
+def _blanked(text: str) -> str:
+    """The text without its literals. A quote left over is one in a column's name, and what looked
+    like a literal may be none: then nothing is left out."""
+    blank = _QUOTED.sub(" ", text)
+    return text if "'" in blank or '"' in blank else blank
+
+
+def _calls(expression: Any) -> Iterator[str]:
+    """The calls of a Connect expression, which prints its literals without quotes."""
+    kind = type(expression).__name__
+    if kind == "UnresolvedFunction":
+        yield f"{expression._name}("
+    elif kind == "SQLExpression":
+        yield _blanked(expression._expr)
+    for child in expression.children:
+        yield from _calls(child)
+
+
+def _place(printed: str, name: str) -> Place:
+    found = re.search(rf"\b{name}\s*\(", printed)
+    if found is None:
+        return Place.whole(printed)
+    return Place(printed, found.start(), found.start() + len(name))

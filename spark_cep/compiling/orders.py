@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from spark_cep.compiling.compiled import OrderBy, RowExpression, Typer
+from spark_cep.compiling.compiled import Directed, OrderBy, RowExpression, Typer
 from spark_cep.compiling.conditions import Conjunct
 from spark_cep.compiling.forbidden import column_refusal, refusals
 from spark_cep.compiling.names import Names
@@ -46,6 +47,9 @@ def _is_list(order_by: object) -> bool:
 
 
 def _order(given: Any, names: Names, typer: Typer, problems: Problems) -> OrderBy | None:
+    if isinstance(given, Directed):
+        order = _of_column(given.column, typer, problems)
+        return order and replace(order, descending=given.descending, nulls_first=given.nulls_first)
     if not isinstance(given, str):
         return _of_column(given, typer, problems)
     found = _SUFFIX.fullmatch(given)
@@ -62,7 +66,8 @@ def _order(given: Any, names: Names, typer: Typer, problems: Problems) -> OrderB
             problems.add(f"order_by: {answer}", Place.whole(given))
             return None
         type_ = answer
-    if not _check_comparable(expression, type_, given, typer, problems):
+    comparison = f"({expression}) < ({expression})"
+    if not _check_comparable(comparison, type_, given, typer, problems):
         return None
     return OrderBy(expression, descending, nulls_first, type_)
 
@@ -105,7 +110,7 @@ def _has_fields(node: Any) -> bool:
 
 
 def _of_column(given: Any, typer: Typer, problems: Problems) -> OrderBy | None:
-    refused = column_refusal(str(given))
+    refused = column_refusal(given)
     if refused is not None:
         problems.add(f"order_by: {refused.message}", refused.place, hint=refused.hint)
         return None
@@ -118,16 +123,24 @@ def _of_column(given: Any, typer: Typer, problems: Problems) -> OrderBy | None:
     if isinstance(answer, str):
         problems.add(f"order_by: {answer}", Place.whole(str(given)), hint=_HINT)
         return None
+    if answer.kind == "other" and not _check_comparable(
+        given < given,  # noqa: PLR0124 - asks Spark whether it can be written
+        answer,
+        str(given),
+        typer,
+        problems,
+    ):
+        return None
     return OrderBy(given, descending=False, nulls_first=True, type=answer)
 
 
 def _check_comparable(
-    expression: RowExpression, type_: Type, given: str, typer: Typer, problems: Problems
+    comparison: RowExpression, type_: Type, given: str, typer: Typer, problems: Problems
 ) -> bool:
-    """Nested and collated types are ordered if Spark can compare them."""
+    """Nested types are ordered if Spark can compare them."""
     if type_.kind != "other":
         return True
-    (answer,) = typer.of_row([f"({expression}) < ({expression})"])
+    (answer,) = typer.of_row([comparison])
     if answer == BOOL:
         return True
     problems.add(

@@ -64,7 +64,7 @@ def bucket_count(size: Size) -> int:
 def size_of(prepared: DataFrame, rows: int | None) -> Size:
     """Spark's estimate for the rows that will be shipped."""
     session = prepared.sparkSession
-    bytes_ = None if rows is not None else _estimated_bytes(prepared)
+    bytes_ = None if rows is not None else _bytes_if_known(prepared)
     partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
     return Size(bytes_, rows, cores_of(session), partitions)
 
@@ -103,6 +103,23 @@ def parse_bytes(plan: str) -> int | None:
         return None
     size = float(found[1]) * 2 ** _UNITS[found[2].upper()]
     return None if size >= _UNKNOWN_BYTES else int(size)
+
+
+def _bytes_if_known(df: DataFrame) -> int | None:
+    """Spark's optimizer evaluates what is constant, and small local data; that may fail."""
+    try:
+        return _estimated_bytes(df)
+    except Exception as problem:
+        if not is_of_spark(problem):
+            raise
+        return None
+
+
+def is_of_spark(problem: Exception) -> bool:
+    """Whether the error is one of Spark's about the query's rows: the action's to raise, if it
+    meets them. Told by name, as a Connect client need not have py4j."""
+    names = {each.__name__ for each in type(problem).__mro__}
+    return bool(names & {"PySparkException", "Py4JJavaError"}) and "AnalysisException" not in names
 
 
 def _estimated_bytes(df: DataFrame) -> int | None:

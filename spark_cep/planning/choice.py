@@ -6,7 +6,7 @@ Later planners add rungs here; whatever is chosen, the answer is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_cep.errors import PlanError
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Facts:
     """`counts`: candidates of each variable id, exact or in a common unit; None: not known.
-    `source` says in words where they come from. `conditions`: the variables of each conjunct."""
+    `source` says in words where they come from. `conditions`: the variables of each conjunct.
+    `notes`: what else there is to say about the counts."""
 
     variables: tuple[Variable, ...]
     strategy: Strategy
@@ -31,6 +32,7 @@ class Facts:
     counts: Mapping[int, float] | None = None
     source: str = ""
     conditions: tuple[frozenset[int], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,23 @@ def choose(facts: Facts) -> Choice:
     >>> choose(facts).order  # c has the fewest candidates, lists come last
     (2, 0, 1)
     """
+    choice = _choice(facts)
+    return replace(choice, reason="; ".join((choice.reason, *facts.notes)))
+
+
+def _choice(facts: Facts) -> Choice:
     positive = _positive(facts.variables)
+    forced = None if facts.wish.order is None else order_of(facts.wish.order, facts.variables)
     if facts.strategy != "any":
         words = {"next": "skip till next match", "strict": "strict"}[facts.strategy]
         reason = f"under {words} a run takes rows as they come, in the order of the pattern"
+        if facts.wish.kind == "lazy-chain":
+            reason += ", whatever plan= says"
         return Choice(Plan("eager"), positive, reason)
     if facts.wish.kind == "eager":
         return Choice(Plan("eager"), positive, "forced by plan=")
-    if facts.wish.order is not None:
-        order = order_of(facts.wish.order, facts.variables)
-        return Choice(Plan("lazy-chain", order), order, "forced by plan=")
+    if forced is not None:
+        return Choice(Plan("lazy-chain", forced), forced, "forced by plan=")
     if len(positive) == 1:
         return Choice(Plan("eager"), positive, "one variable has one order")
     eager = Rejected("eager", "binds frequent variables before rare ones")
@@ -80,6 +89,18 @@ def choose(facts: Facts) -> Choice:
     return Choice(Plan("lazy-chain", order), order, reason, (eager,))
 
 
+def check_selectivities(statistics: Statistics, variables: tuple[Variable, ...]) -> None:
+    """Selectivities are of pairs of variables that the pattern has."""
+    names = {each.name.casefold() for each in variables}
+    for pair in statistics.selectivities:
+        for name in pair:
+            if name.casefold() not in names:
+                raise PlanError(
+                    f"statistics give a selectivity for {name!r}, which the pattern does not have",
+                    hint=_variables(variables),
+                )
+
+
 def rates_by_id(statistics: Statistics, variables: tuple[Variable, ...]) -> dict[int, float]:
     """The rates given, by variable id; every positive variable needs one."""
     given = {name.casefold(): rate for name, rate in statistics.rates.items()}
@@ -88,7 +109,7 @@ def rates_by_id(statistics: Statistics, variables: tuple[Variable, ...]) -> dict
     if unknown:
         raise PlanError(
             f"statistics give a rate for {unknown[0]!r}, which the pattern does not have",
-            hint=f"the pattern's variables are {', '.join(each.name for each in variables)}",
+            hint=_variables(variables),
         )
     positive = _positive(variables)
     missing = [variables[v].name for v in positive if variables[v].name.casefold() not in given]
@@ -98,6 +119,10 @@ def rates_by_id(statistics: Statistics, variables: tuple[Variable, ...]) -> dict
             hint="give a rate for every positive variable, or leave rates out",
         )
     return {v: given[variables[v].name.casefold()] for v in positive}
+
+
+def _variables(variables: tuple[Variable, ...]) -> str:
+    return f"the pattern's variables are {', '.join(each.name for each in variables)}"
 
 
 def _positive(variables: tuple[Variable, ...]) -> tuple[int, ...]:

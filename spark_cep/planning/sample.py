@@ -1,8 +1,10 @@
 """A look at the first rows of the input: which variables are rare, which keys are hot.
 
-Bounded: the input's first rows are taken before any filter, so even a pattern that nothing meets
-reads no more than these. They decide how fast the answer comes, never what it is. A user who
-knows better gives `statistics=` or a plan with its order, and no sample is taken.
+The input's first rows are taken before any filter, so even a pattern that nothing meets asks for
+no more than these. Over files and tables Spark then reads no more; behind a sort or an aggregate
+it may have to read all of the input to have them. They decide how fast the answer comes, never
+what it is. A user who knows better gives `statistics=` with rates or a plan with its order, and
+no sample is taken.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from spark_cep.planning.buckets import is_of_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +46,26 @@ class Sample:
         if self.complete or self.rows < ENOUGH_ROWS:
             return False
         return self.largest_key * 2 * cores > self.rows
+
+
+@dataclass(frozen=True)
+class NoSample:
+    """Why there is none: `reason` is empty where nothing hangs on it."""
+
+    reason: str = ""
+
+
+def look(
+    masked: DataFrame, mask: Column, keys: Sequence[Column], variables: int
+) -> Sample | NoSample:
+    """A sample, if Spark can compute those rows. Where it cannot, the error is one of the query's
+    action, if that meets the row at all, and is none of the call's, which is lazy."""
+    try:
+        return take(masked, mask, keys, variables)
+    except Exception as problem:
+        if not is_of_spark(problem):
+            raise
+        return NoSample(f"no sample, for Spark failed on it ({type(problem).__name__})")
 
 
 def take(masked: DataFrame, mask: Column, keys: Sequence[Column], variables: int) -> Sample:

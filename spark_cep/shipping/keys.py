@@ -1,29 +1,35 @@
-"""Canonical partition keys: equal values exactly where GROUP BY says that keys are equal.
+"""Keys and order columns, as the engine compares them.
 
-NaN has one form and -0.0 is 0.0 already after `+ 0.0` and a test for NaN; strings under a
-collation are replaced by the smallest string that is equal to them; structs and arrays are done
-part by part; a map becomes its entries in the order of their keys, which can be hashed.
+Partition keys are canonical: equal values exactly where GROUP BY says that keys are equal. NaN
+has one form and -0.0 is 0.0 already after `+ 0.0` and a test for NaN; strings under a collation
+are replaced by the smallest string that is equal to them; structs and arrays are done part by
+part; a map becomes its entries in the order of their keys, which can be hashed.
 
 Hashes (`xxhash64`) and values compared as bytes then agree with GROUP BY. For collations nothing
 in SQL computes a canonical form of one value (tried: hashes of equal keys differ), so the
 smallest equal string is found with a window function, which costs a shuffle.
+
+Order columns are compared as bytes too, and nothing in SQL gives a string that sorts as a
+collation does, so collated ones are refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_cep.compiling.compiled import Directed
 from spark_cep.errors import PatternError
 from spark_cep.shipping.typing_by_spark import quiet, quoted, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from spark_cep.compiling.compiled import OrderBy
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ def key_of(column: Column, data_type: T.DataType) -> Key:
     if not _differs(data_type):
         return Key(column, column, plain=True, shows=True, hashable=True)
     canonical, has_map = _canonical(column, data_type), _has(data_type, T.MapType)
-    if _collated(data_type):
+    if is_collated(data_type):
         smallest = F.min(canonical).over(Window.partitionBy(column))
         return Key(column, smallest, plain=False, shows=False, hashable=not has_map)
     return Key(column, canonical, plain=False, shows=not has_map, hashable=not has_map)
@@ -62,6 +68,30 @@ def check_groupable(df: DataFrame, names: Sequence[str]) -> None:
                 f"the rows cannot be partitioned by {', '.join(names)}: {sentence(problem)}",
                 hint="partition_by takes columns that GROUP BY takes; cast it or pick a part of it",
             ) from None
+
+
+def directed(df: DataFrame, order_by: Any) -> Any:
+    """What the user gave as `order_by`, with `F.col("x").desc()` as column and direction."""
+    if isinstance(order_by, Column):
+        return _unwrapped(df, order_by)
+    if isinstance(order_by, Sequence) and not isinstance(order_by, str):
+        return [directed(df, each) if isinstance(each, Column) else each for each in order_by]
+    return order_by
+
+
+def check_ordered_by_bytes(df: DataFrame, orders: Sequence[OrderBy]) -> None:
+    """Refuses collated strings, also inside structs and arrays."""
+    expressions = [each.expression for each in orders]
+    columns = [F.expr(each) if isinstance(each, str) else each for each in expressions]
+    schema = df.select(*[each.alias(f"o{n}") for n, each in enumerate(columns)]).schema
+    for expression, field in zip(expressions, schema, strict=True):
+        if is_collated(field.dataType):
+            raise PatternError(
+                f"order_by: {expression} has a collation, and rows are ordered by the bytes of "
+                "their strings",
+                hint='say which order is meant: order_by=["ts", "lower(CAST(name AS STRING))"], or '
+                "CAST(name AS STRING) for the order of the bytes",
+            )
 
 
 def _canonical(column: Column, data_type: T.DataType) -> Column:
@@ -98,10 +128,11 @@ def _entries(column: Column, data_type: T.MapType) -> Column:
 
 def _differs(data_type: T.DataType) -> bool:
     """Whether equal values of the type may have different forms."""
-    return _has(data_type, T.FloatType, T.DoubleType, T.MapType) or _collated(data_type)
+    return _has(data_type, T.FloatType, T.DoubleType, T.MapType) or is_collated(data_type)
 
 
-def _collated(data_type: T.DataType) -> bool:
+def is_collated(data_type: T.DataType) -> bool:
+    """Whether a string of the type, at any depth, is compared other than by its bytes."""
     return any(
         isinstance(each, T.StringType)
         and getattr(each, "collation", "UTF8_BINARY") != "UTF8_BINARY"
@@ -124,3 +155,20 @@ def _parts(data_type: T.DataType) -> list[T.DataType]:
     else:
         inside = []
     return [data_type, *(part for each in inside for part in _parts(each))]
+
+
+def _unwrapped(df: DataFrame, column: Column) -> Column | Directed:
+    """Spark has no door to a sort order's parts; classic and Connect keep them differently."""
+    untyped: Any = column
+    if "_jc" in vars(column):
+        node = untyped._jc.node()
+        if node.getClass().getSimpleName() != "SortOrder":
+            return column
+        jvm: Any = getattr(df.sparkSession, "_jvm")  # noqa: B009 - classic only
+        child = type(untyped)(jvm.org.apache.spark.sql.Column(node.child()))
+        descending = "Descending" in str(node.sortDirection())
+        return Directed(child, descending, "NullsFirst" in str(node.nullOrdering()))
+    order = untyped._expr
+    if type(order).__name__ != "SortOrder":
+        return column
+    return Directed(type(untyped)(order._child), not order._ascending, order._nullsFirst)

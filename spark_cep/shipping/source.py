@@ -29,6 +29,9 @@ class Source:
         """A setting of the session, also one that Spark itself does not know."""
         return str(self.df.sparkSession.conf.get(name, default) or default)
 
+    def is_on(self, name: str, default: str) -> bool:
+        return _is_on(self.df, name, default)
+
 
 def source_of(df: DataFrame) -> Source:
     """Refuses what cannot be matched: streams, and columns that no name tells apart."""
@@ -39,7 +42,7 @@ def source_of(df: DataFrame) -> Source:
             "the batch, or on a table that the stream writes",
         )
     schema = df.schema
-    case_sensitive = df.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    case_sensitive = _is_on(df, "spark.sql.caseSensitive", "false")
     folded = schema.names if case_sensitive else [name.casefold() for name in schema.names]
     twice = [name for name, count in Counter(folded).items() if count > 1]
     if twice:
@@ -49,3 +52,8 @@ def source_of(df: DataFrame) -> Source:
         )
     columns = tuple(ColumnInfo(field.name, type_of(field.dataType)) for field in schema)
     return Source(df, columns, case_sensitive)
+
+
+def _is_on(df: DataFrame, name: str, default: str) -> bool:
+    """A switch of the session, in any spelling that Spark takes."""
+    return str(df.sparkSession.conf.get(name, default)).strip().lower() == "true"

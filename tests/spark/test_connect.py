@@ -51,6 +51,17 @@ try:
     df.match_pattern(pattern, order_by="nope")
 except cep.PatternError as problem:
     out["refusal"] = problem.message
+from pyspark.sql import functions as F
+down = df.match_pattern(pattern, order_by=["t", F.col("k").desc()])
+out["directed"] = down.count() == df.match_pattern(pattern, order_by=["t", "k DESC"]).count()
+literal = seq(event("a", F.col("kind") != "rand()"), event("b", "kind = 'B'")).within(10)
+out["literal"] = df.match_pattern(literal, order_by="t").count() > 0
+for name, order, first in (("descends", F.col("t").desc(), "a"),
+                           ("chance", "t", event("a", (F.rand() > 0.5) & F.expr("kind = 'A'")))):
+    try:
+        df.match_pattern(seq(first, "b"), order_by=order)
+    except cep.PatternError as problem:
+        out[name] = problem.message
 spark.stop()
 print("RESULT " + json.dumps(out))
 """
@@ -117,3 +128,10 @@ def test_types_that_need_carriers_come_back(found: dict[str, object]) -> None:
 
 def test_refusals_are_the_same(found: dict[str, object]) -> None:
     assert "nope" in str(found["refusal"])
+
+
+def test_columns_are_read_as_in_a_classic_session(found: dict[str, object]) -> None:
+    assert found["directed"]
+    assert found["literal"]
+    assert "must be ascending" in str(found["descends"])
+    assert "another value each time" in str(found["chance"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import event, seq
@@ -43,6 +44,7 @@ def df(spark: SparkSession) -> DataFrame:
         ({"statistics": {}}, "statistics takes cep.Statistics"),
         ({"statistics": cep.Statistics(rates={"a": 1})}, "no rate for 'b'"),
         ({"statistics": cep.Statistics(rates={"z": 1})}, "a rate for 'z'"),
+        ({"statistics": cep.Statistics(selectivities={("a", "z"): 0.5})}, "a selectivity for 'z'"),
     ],
 )
 def test_wrong_or_missing_options_are_refused(
@@ -82,6 +84,63 @@ def test_rows_cannot_be_added_beside_a_column_of_that_name(df: DataFrame) -> Non
     pattern = seq(event("a", "Variable = 'A'"), event("b", "Variable = 'B'")).within(10)
     with pytest.raises(cep.PatternError, match="adds a column 'variable'"):
         cep.match_pattern(named, pattern, order_by="t", rows="all")
+
+
+def test_selectivities_alone_leave_the_sample_on(df: DataFrame) -> None:
+    statistics = cep.Statistics(selectivities={("a", "b"): 0.5})
+    matches = cep.match_pattern(df, PAIR, order_by="t", statistics=statistics)
+    reason = cep.plan_of(matches).to_dict()["reason"]
+    assert "the input's 2 rows" in reason
+    assert "selectivities are not used yet" in reason
+
+
+@pytest.mark.parametrize("failing", ["CAST('x' || t AS INT)", "java"])
+def test_a_sample_that_fails_is_none_of_the_calls_errors(
+    spark: SparkSession, df: DataFrame, failing: str
+) -> None:
+    if failing == "java":
+        failing = "java_method('java.lang.Integer', 'parseInt', 'x')"
+    pattern = seq(event("a", f"{failing} > 1"), event("b", "kind = 'B'")).within(10)
+    matches = cep.match_pattern(df, pattern, order_by="t")
+    plan = cep.plan_of(matches).to_dict()
+    assert "no sample, for Spark failed on it" in plan["reason"]
+    with pytest.raises(Exception, match=r"x|no"):
+        matches.collect()
+
+
+def test_ansi_and_case_are_read_as_spark_reads_them(spark: SparkSession) -> None:
+    rows = spark.sql(
+        "SELECT * FROM VALUES (1, 'A', 2147483647, 1), (2, 'B', 2147483647, 2) AS v(t, kind, x, y)"
+    )
+    spark.conf.set("spark.sql.ansi.enabled", "TRUE")
+    spark.conf.set("spark.sql.caseSensitive", "True")
+    try:
+        cased = rows.select("t", "kind", "x", F.col("y").alias("X"))
+        assert cep.match_pattern(cased, PAIR.where("a.x + b.x < 0"), order_by="t").count() == 0
+        assert cep.match_pattern(cased, PAIR.where("a.X < b.X"), order_by="t").count() == 1
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_partition_column_hides_the_bound_of_its_name(df: DataFrame) -> None:
+    named = df.withColumn("match_start", F.lit(7)).withColumn("Match_End", F.lit(8))
+    keys = ["match_start", "Match_End"]
+    measures = {"start": "match_start", "end": "match_end"}
+    matches = cep.match_pattern(named, PAIR, order_by="t", partition_by=keys, measures=measures)
+    assert [tuple(row) for row in matches.collect()] == [(7, 8, 7, 8)]
+    with pytest.raises(cep.PatternError, match="two columns called 'match_start'"):
+        cep.match_pattern(named, PAIR, order_by="t", partition_by="match_start")
+    events = cep.match_pattern(named, PAIR, order_by="t", partition_by=keys, rows="all")
+    assert events.count() == 2
+
+
+def test_a_column_that_compares_with_the_name_of_a_function_is_no_call(df: DataFrame) -> None:
+    pattern = seq(event("a", F.col("kind") != "rand()"), event("b", "kind = 'B'"))
+    assert cep.match_pattern(df, pattern, order_by="t").count() == 1
+    left_to_chance = seq(event("a", (F.rand() > 0.5) & (F.col("kind") == "it's")), "b")
+    with pytest.raises(cep.PatternError, match="another value each time"):
+        cep.match_pattern(df, left_to_chance, order_by="t")
 
 
 def test_an_explanation_has_two_modes_yet(df: DataFrame) -> None:
