@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Order
-from spark_cep.udfs.values.codes import equality_codes, key_codes, sort_codes
-from spark_cep.udfs.values.vectors import Vector
+from spark_cep.udfs.values.codes import key_codes, sort_codes
 
 NAN = float("nan")
 _AWKWARD = st.sampled_from([-(1 << 63), (1 << 63) - 1, -1, 0, 1, (1 << 53) + 1])
@@ -136,46 +135,6 @@ def test_columns_without_an_order_are_refused() -> None:
     column = pa.array([None], pa.month_day_nano_interval())
     with pytest.raises(CepError, match="neither ordered nor grouped"):
         sort_codes(column, Order(0, Type("other")))
-
-
-@given(
-    st.lists(st.none() | _LONGS), st.lists(st.none() | _LONGS),
-)  # fmt: skip
-def test_equality_codes_of_integers(left: list[int | None], right: list[int | None]) -> None:
-    _assert_equality(left, right, np.int64)
-
-
-@given(st.lists(st.none() | _FLOATS), st.lists(st.none() | _FLOATS))
-def test_equality_codes_of_floats(left: list[float | None], right: list[float | None]) -> None:
-    _assert_equality(left, right, np.float64)
-
-
-def test_equality_codes_of_wide_and_narrow_decimals() -> None:
-    _assert_equality([10**30, 5, None], [5, 10**30, -1], object)
-    narrow, wide = Vector(np.array([5, 7])), Vector(np.array([7, 10**30], object))
-    left, right = equality_codes(narrow, wide)
-    assert [left[0] in right, left[1] == right[0]] == [False, True]
-
-
-def test_equality_codes_refuse_a_word_without_code() -> None:
-    with pytest.raises(CepError, match="cannot be matched by code"):
-        equality_codes(Vector(np.array([1])), Vector(np.array(["x"], object)))
-
-
-def _assert_equality(left: list[Any], right: list[Any], dtype: Any) -> None:
-    codes = equality_codes(_vector(left, dtype), _vector(right, dtype))
-    for a, code in zip(left, codes[0], strict=True):
-        assert (code == -1) == (a is None)
-        assert code >= -1
-        for b, other in zip(right, codes[1], strict=True):
-            if a is not None and b is not None:
-                assert bool(code == other) == (spark_order(a) == spark_order(b))
-
-
-def _vector(values: list[Any], dtype: Any) -> Vector:
-    valid = np.array([value is not None for value in values], bool)
-    filled = np.array([0 if value is None else value for value in values], dtype)
-    return Vector(filled, None if valid.all() else valid)
 
 
 def test_days_before_1970_keep_their_order() -> None:

@@ -1,8 +1,7 @@
-"""Columns as numbers: for sorting, for grouping by key, for joining on equality.
+"""Columns as numbers: for sorting and for grouping by key.
 
-Always holds: two codes are equal exactly when Spark's ORDER BY, GROUP BY or = calls the values
-equal: NaN equals NaN, -0.0 equals 0.0, NULL equals NULL in a sort and in a key. Only sort codes
-say anything about order.
+Always holds: two codes are equal exactly when Spark's ORDER BY or GROUP BY calls the values equal:
+NaN equals NaN, -0.0 equals 0.0, NULL equals NULL. Only sort codes say anything about order.
 
 Why not Arrow's or pandas' own sort and group: neither has Spark's order of NaN and NULL, and the
 engine asks for neighbours, ties and windows of the sorted rows, which are questions to numbers.
@@ -11,7 +10,7 @@ engine asks for neighbours, ties and windows of the sorted rows, which are quest
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -32,7 +31,6 @@ from spark_cep.udfs.values.vocabulary import encode, is_words
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Order
-    from spark_cep.udfs.values.vectors import Vector
 
 _INT64 = np.iinfo(np.int64)
 # Key codes are below this multiple of the row count (or this number), so that they can index.
@@ -59,28 +57,6 @@ def key_codes(columns: Sequence[pa.ChunkedArray | pa.Array]) -> Array:
         # Each size is at most a few times the number of rows: their product fits.
         codes, _ = _compact(codes * other_size + other)
     return codes
-
-
-def equality_codes(left: Vector, right: Vector) -> tuple[Array, Array]:
-    """Codes that both sides share, -1 for NULL and no other negative ones."""
-    dtype = np.promote_types(left.values.dtype, right.values.dtype)
-    if _is_word(left.values) != _is_word(right.values) and dtype.kind == "O":
-        raise CepError(
-            "a string that a user function gives cannot be matched by code",
-            hint="compare it in a condition instead of joining on it",
-        )
-    sides = [_integers(side.values.ravel(), dtype) for side in (left, right)]
-    both = np.concatenate(sides)
-    low, high = (int(both.min()), int(both.max())) if both.size else (0, 0)
-    if both.dtype == object or high - low > _INT64.max:
-        both = pd.factorize(both)[0]
-    elif low != 0:
-        both = both - low
-    sizes = left.values.size
-    return (
-        _null_as_minus_one(both[:sizes].reshape(left.values.shape), left.valid),
-        _null_as_minus_one(both[sizes:].reshape(right.values.shape), right.valid),
-    )
 
 
 def _ordered(column: pa.ChunkedArray | pa.Array) -> tuple[Array, Array | None]:
@@ -203,18 +179,3 @@ def _compact(values: Array) -> tuple[Array, int]:
         return (values - low if low else values), size
     codes, distinct = pd.factorize(values, sort=True)
     return codes.astype(np.int64, copy=False), len(distinct)
-
-
-def _integers(values: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype.kind == "O":
-        return values.astype(object)
-    return _float_order(values) if dtype.kind == "f" else values.astype(np.int64, copy=False)
-
-
-def _is_word(values: Array) -> bool:
-    return bool(values.dtype == object and values.size and isinstance(values.flat[0], str | bytes))
-
-
-def _null_as_minus_one(codes: Array, valid: Array | None) -> Array:
-    codes = codes.astype(np.int64, copy=False)
-    return codes if valid is None else np.where(valid, codes, -1)
