@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep import alias as _alias
 
 if TYPE_CHECKING:
-    from spark_cep import plans
+    from spark_cep import adapt, plans
     from spark_cep.answering.explanation import explain, plan_of
     from spark_cep.answering.metering import metrics
     from spark_cep.compiling.user_functions import udf
@@ -39,6 +39,7 @@ _HOMES = {
     "PlanError": "errors",
     "RemoteError": "errors",
     "Statistics": "statistics",
+    "adapt": None,
     "all_of": "pattern",
     "any_of": "pattern",
     "error_of": "errors",
@@ -62,6 +63,7 @@ __all__ = [
     "PlanError",
     "RemoteError",
     "Statistics",
+    "adapt",
     "all_of",
     "any_of",
     "error_of",

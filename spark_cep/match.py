@@ -8,7 +8,7 @@ the user can have done wrong is said here, before any job.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -33,9 +33,19 @@ from spark_cep.compiling.compile import compile_pattern
 from spark_cep.compiling.measures import compile_measures
 from spark_cep.options import Options, check_options, check_pattern
 from spark_cep.planning.buckets import size_of
-from spark_cep.planning.choice import Choice, Facts, check_selectivities, choose, rates_by_id
+from spark_cep.planning.choice import Facts, choose
+from spark_cep.planning.forced import check_wish
+from spark_cep.planning.given import check_statistics, with_statistics
 from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
-from spark_cep.planning.sample import NoSample, Sample, look
+from spark_cep.planning.sample import (
+    ROWS,
+    SAMPLE,
+    NoSample,
+    Sample,
+    is_wanted,
+    look,
+    needed,
+)
 from spark_cep.planning.slices import slicing
 from spark_cep.shipping import prepare
 from spark_cep.shipping.keys import Key, check_groupable, check_ordered_by_bytes, directed, key_of
@@ -43,7 +53,7 @@ from spark_cep.shipping.shipment import Shipment
 from spark_cep.shipping.source import Source, source_of
 from spark_cep.shipping.typing_by_spark import SparkTyper, quoted
 from spark_cep.shipping.worker_entry import entry
-from spark_cep.udfs.program import Limits, Order, Program
+from spark_cep.udfs.program import Adaptation, Limits, Order, Plan, Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,15 +122,21 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
     shipping = _shipping(source, asked)
     compiled, shipment = shipping.compiled, shipping.shipment
     masked = prepare.masked(source.df, prepare.mask(compiled.masks))
+    program = _program(asked, shipping)
     if asked.options.statistics is not None:
-        check_selectivities(asked.options.statistics, compiled.variables)
-    found = _sampled(masked, asked, shipping)
+        check_statistics(asked.options.statistics, compiled.variables)
+    check_wish(asked.options.wish, compiled.variables, compiled.branches)
+    found = _sampled(source, masked, shipping, program, asked)
     choice = choose(_facts(asked, compiled, found))
     sample = found if isinstance(found, Sample) else None
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     chosen = _layout(source, prepared.df, shipping, sample)
     df, keys, home = _dealt(prepared.df, shipping, chosen)
-    program = _program(asked, shipping, choice, (keys, home))
+    program = replace(
+        program, columns=shipment.names(), keys=keys, home=home, plan=choice.plan,
+        adaptation=asked.options.adaptation if choice.adapts else Adaptation(),
+        estimates=choice.estimates,
+    )  # fmt: skip
     number = new_number()
     schema = worker_schema(shipping.answer.output, compiled.variables, prepared.df.schema)
     function = entry(
@@ -213,36 +229,43 @@ def _answer(
     return answer_of(wanted, compiled.variables, given, shipment)
 
 
-def _sampled(masked: DataFrame, asked: Asked, shipping: Shipping) -> Sample | NoSample:
+def _sampled(
+    source: Source, masked: DataFrame, shipping: Shipping, program: Program, asked: Asked
+) -> Sample | NoSample:
     """Only if something hangs on it: the plan is open and the user gave no rates."""
     options, compiled = asked.options, shipping.compiled
-    is_open = options.wish.kind != "eager" and options.wish.order is None
     has_rates = options.statistics is not None and options.statistics.rates
-    if has_rates or not is_open or compiled.strategy != "any":
+    if has_rates or not options.wish.is_open or compiled.strategy != "any":
         return NoSample()
-    keys = [key.column for key in shipping.keys if key.hashable]
-    return look(masked, F.col(prepare.MASK), keys, len(compiled.variables))
+    if not is_wanted(source.setting(SAMPLE)):
+        return NoSample(f"no sample, for {SAMPLE} is off")
+    places = needed(program)
+    shipped = [shipping.shipment.shipped[place].expression for place in places]
+    said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
+    key = None if _has_columns(shipped, compiled) else repr(said)
+    return look(
+        source.df, key, lambda: prepare.some(masked.limit(ROWS), shipping.shipment, places), program
+    )
+
+
+def _has_columns(shipped: Sequence[str | Column], compiled: Compiled) -> bool:
+    """A Column says nothing of itself that could be compared."""
+    masks = [text for texts in compiled.masks for text in texts]
+    return not all(isinstance(each, str) for each in (*shipped, *masks))
 
 
 def _facts(asked: Asked, compiled: Compiled, sample: Sample | NoSample) -> Facts:
     statistics = asked.options.statistics
-    counts: Mapping[int, float] | None = None
-    source = ""
-    notes = []
-    if statistics is not None and statistics.selectivities:
-        notes.append("selectivities are not used yet")
-    if statistics is not None and statistics.rates:
-        counts = rates_by_id(statistics, compiled.variables)
-        source = "the rates given"
-    elif isinstance(sample, Sample):
-        counts, source = sample.counts, sample.source()
+    facts = Facts(
+        compiled.variables, compiled.strategy, asked.options.wish, compiled.branches,
+        compiled.conditions,
+    )  # fmt: skip
+    if isinstance(sample, Sample):
+        unit = "in all" if sample.complete else "a million rows"
+        facts = replace(facts, estimates=sample.estimates, source=sample.source(), unit=unit)
     elif sample.reason:
-        notes.append(sample.reason)
-    conditions = tuple(condition.variables for condition in compiled.conditions)
-    wish = asked.options.wish
-    return Facts(
-        compiled.variables, compiled.strategy, wish, counts, source, conditions, tuple(notes)
-    )
+        facts = replace(facts, notes=(sample.reason,))
+    return facts if statistics is None else with_statistics(facts, statistics)
 
 
 def _layout(
@@ -283,25 +306,22 @@ def _dealt(
     return prepare.dealt(df, names, f"c{slice_}", chosen.buckets), (*keys, slice_), home
 
 
-def _program(
-    asked: Asked, shipping: Shipping, choice: Choice, places: tuple[tuple[int, ...], int | None]
-) -> Program:
+def _program(asked: Asked, shipping: Shipping) -> Program:
+    """All but how it is run."""
     compiled = shipping.compiled
-    keys, home = places
     return Program(
         columns=shipping.shipment.names(),
-        keys=keys,
+        keys=shipping.key_columns,
         orders=shipping.orders,
         mask=shipping.mask,
         variables=compiled.variables,
         conditions=compiled.conditions,
         tree=compiled.tree,
         branches=compiled.branches,
-        plan=choice.plan,
+        plan=Plan("eager"),
         window=compiled.window,
         strategy=compiled.strategy,
         consumption=compiled.consumption,
         limits=asked.options.limits,
         ansi=shipping.ansi,
-        home=home,
     )

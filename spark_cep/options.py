@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from spark_cep.adapt import adaptation
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.pattern import Pattern
 from spark_cep.plans import Wish, wish
 from spark_cep.statistics import Statistics
-from spark_cep.udfs.program import Limits
+from spark_cep.udfs.program import Adaptation, Limits
 
 Rows = Literal["one", "all"]
 
@@ -27,6 +28,7 @@ class Options:
     wish: Wish
     statistics: Statistics | None
     limits: Limits
+    adaptation: Adaptation
 
 
 def check_pattern(pattern: object) -> Pattern:
@@ -39,13 +41,14 @@ def check_pattern(pattern: object) -> Pattern:
     )
 
 
-def check_options(
+def check_options(  # noqa: PLR0913 - the options of match_pattern
     *,
     rows: object,
     measures: object,
     plan: object,
     statistics: object,
     limits: object,
+    adapt: object,
     **unavailable: object,
 ) -> Options:
     """Options as the rest of the library wants them; `unavailable` must have their defaults."""
@@ -63,7 +66,12 @@ def check_options(
         )
     checked = _rows(rows)
     return Options(
-        checked, _measures(measures, checked), wish(plan), statistics, limits or Limits()
+        checked,
+        _measures(measures, checked),
+        wish(plan),
+        statistics,
+        limits or Limits(),
+        adaptation(adapt),
     )
 
 
@@ -103,13 +111,11 @@ def _measures(measures: object, rows: Rows) -> tuple[tuple[str, str], ...] | Non
 
 
 def _refuse_unless_default(name: str, value: Any) -> None:
-    if value is None or (name == "adapt" and value in ("invariants", "off")):
+    if value is None:
         return
     hints = {
-        "adapt": 'leave it out, or adapt="off"; the answer is the same',
         "after_match": "it is for row patterns; event patterns have .consumption(...)",
         "remotes": "join the remote table to the input before matching",
         "shed": "bound the work with .within(...) and limits=cep.Limits(...)",
     }
-    kind = PlanError if name == "adapt" else PatternError
-    raise kind(f"{name}= is not available yet", hint=hints.get(name))
+    raise PatternError(f"{name}= is not available yet", hint=hints.get(name))

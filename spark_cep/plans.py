@@ -1,32 +1,40 @@
-"""The plans a user may ask for, and what becomes of a name or a plan object.
+"""The plans a user may ask for: names and plan objects.
 
-A plan changes how long an answer takes, never the answer.
+A plan changes how long an answer takes, never the answer. What a plan names is checked against
+the pattern in `planning/forced.py`, once the pattern's variables are known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
 from typing import Literal as Choice
+from typing import Union
 
 from spark_cep.errors import PlanError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_cep.udfs.program import Variable
-
-Kind = Choice["auto", "eager", "lazy-chain"]
-_KINDS: tuple[Kind, ...] = ("auto", "eager", "lazy-chain")
-_LATER = ("tree", "zstream", "hybrid")
+Kind = Choice["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
+KINDS: tuple[Kind, ...] = ("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid")
+# A join tree over variable names.
+Names = Union[str, tuple["Names", "Names"]]  # noqa: UP007 - a name in quotes needs Union
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A plan as the user asked for it. `order` names the variables of a chain."""
+    """A plan as the user asked for it. `order` names the variables of a chain, `parts` the join
+    tree, `eager` and `lazy` the two groups of a hybrid plan; all None: the planner's choice
+    among plans of this kind."""
 
     kind: Kind
     order: tuple[str, ...] | None = None
+    parts: Names | None = None
+    eager: tuple[str, ...] | None = None
+    lazy: tuple[str, ...] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the planner has something to decide."""
+        return self.kind != "eager" and (self.order, self.parts, self.eager) == (None, None, None)
 
 
 def eager() -> Wish:
@@ -35,86 +43,88 @@ def eager() -> Wish:
 
 
 def lazy_chain() -> Wish:
-    """Binds the variable with the fewest candidates first."""
+    """Binds the variables in the order that makes the fewest partial matches."""
     return Wish("lazy-chain")
 
 
 def chain(*names: str) -> Wish:
     """Binds the variables in the order given, every positive variable once.
 
-    >>> chain("c", "b", "a")
-    Wish(kind='lazy-chain', order=('c', 'b', 'a'))
+    >>> chain("c", "b", "a").order
+    ('c', 'b', 'a')
     """
     if not names:
         raise PlanError("chain() names no variable", hint='cep.plans.chain("c", "b", "a")')
-    return Wish("lazy-chain", names)
+    return Wish("lazy-chain", order=_names(names, "chain"))
 
 
-def tree() -> NoReturn:
-    """Not available yet."""
-    _refuse("tree")
+def tree() -> Wish:
+    """Each partial match goes on with the variable that has the fewest events in its scope."""
+    return Wish("tree")
 
 
-def join(parts: object) -> NoReturn:
-    """Not available yet."""
-    del parts
-    _refuse("zstream")
+def zstream() -> Wish:
+    """The cheapest binary tree of joins over the pattern."""
+    return Wish("zstream")
 
 
-def hybrid(eager: Sequence[str] = (), lazy: Sequence[str] = ()) -> NoReturn:
-    """Not available yet."""
-    _refuse("hybrid")
+def join(parts: object) -> Wish:
+    """Joins in the tree given: pairs of names and pairs. The left side of a pair is walked, the
+    right one is found first and looked up.
+
+    >>> join((("a", "b"), "c")).parts
+    (('a', 'b'), 'c')
+    """
+    return Wish("zstream", parts=_tree(parts))
+
+
+def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = None) -> Wish:
+    """Evaluates one group of variables as events come and keeps its partial matches; the others
+    wait for the final event. Every positive variable is in one of the two; the lazy ones are
+    merged in the order given. Without groups the planner chooses them.
+
+    >>> hybrid(eager=["b", "c"], lazy=["a", "d"]).eager
+    ('b', 'c')
+    """
+    if eager is None and lazy is None:
+        return Wish("hybrid")
+    groups = [_names(group or (), "hybrid") for group in (eager, lazy)]
+    return Wish("hybrid", eager=groups[0], lazy=groups[1])
 
 
 def wish(plan: object) -> Wish:
-    """What the option `plan=` asks for.
+    """What `plan=` takes: a name or a plan object.
 
     >>> wish("lazy-chain")
-    Wish(kind='lazy-chain', order=None)
+    Wish(kind='lazy-chain', order=None, parts=None, eager=None, lazy=None)
     """
     if isinstance(plan, Wish):
         return plan
-    if plan in _LATER:
-        _refuse(str(plan))
-    for kind in _KINDS:
+    for kind in KINDS:
         if plan == kind:
             return Wish(kind)
+    names = ", ".join(f'"{kind}"' for kind in KINDS)
     raise PlanError(
         f"{plan!r} is no plan",
-        hint='plan is "auto", "eager" or "lazy-chain", or an object: cep.plans.chain("c", "b")',
+        hint=f'plan is one of {names}, or an object: cep.plans.chain("c", "b")',
     )
 
 
-def order_of(names: Sequence[str], variables: Sequence[Variable]) -> tuple[int, ...]:
-    """Variable ids in the order that a chain names them; every positive variable once."""
-    ids = {each.name.casefold(): number for number, each in enumerate(variables)}
-    wanted = [number for number, each in enumerate(variables) if not each.negated]
-    found: list[int] = []
-    for name in names:
-        number = ids.get(str(name).casefold())
-        if number is None:
-            _misfit(f"names {name!r}, which the pattern does not have", variables)
-        if number not in wanted:
-            _misfit(f"names {name!r}, which is negated and needs no place", variables)
-        if number in found:
-            _misfit(f"names {name!r} twice", variables)
-        found.append(number)
-    missing = [variables[number].name for number in wanted if number not in found]
-    if missing:
-        _misfit(f"leaves out {', '.join(missing)}", variables)
-    return tuple(found)
+def _names(names: Sequence[object], what: str) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise PlanError(
+            f"{what} takes names of variables, not {names!r}",
+            hint='cep.plans.chain("c", "b"), cep.plans.hybrid(eager=["b"], lazy=["a", "c"])',
+        )
+    return tuple(str(name) for name in names)
 
 
-def _misfit(problem: str, variables: Sequence[Variable]) -> NoReturn:
-    names = ", ".join(f'"{each.name}"' for each in variables if not each.negated)
+def _tree(parts: object) -> Names:
+    if isinstance(parts, str):
+        return parts
+    if isinstance(parts, tuple | list) and len(parts) == 2:
+        return _tree(parts[0]), _tree(parts[1])
     raise PlanError(
-        f"the chain {problem}",
-        hint=f"name every positive variable once, in any order: cep.plans.chain({names})",
-    )
-
-
-def _refuse(name: str) -> NoReturn:
-    raise PlanError(
-        f"the plan {name!r} is not available yet",
-        hint='use plan="auto", "lazy-chain" or "eager"; the answer is the same',
+        f"{parts!r} is no join of two parts",
+        hint='a join is a pair of names and pairs: cep.plans.join((("a", "b"), "c"))',
     )

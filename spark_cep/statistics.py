@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Statistics:
-    """`rates`: candidate rows of a variable, in any common unit. `selectivities`: the share of
-    pairs of candidates that meet the conditions between two variables.
+    """`rates`: how many candidate rows of each variable one window of one key has; only their
+    proportions matter for an order. `selectivities`: the share of pairs of candidates that meet
+    the conditions between two variables; of one variable, `("a", "a")`, the share of its
+    candidates that count.
 
-    Given rates replace the sample: no job runs before the action. Selectivities are checked and
-    not used yet: no plan of this version depends on them.
+    Given rates replace the sample: no job runs before the action. Selectivities that are not
+    given are measured on the sample, or taken as a half for each condition.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)

@@ -22,9 +22,11 @@ from spark_cep.compiling.compile import compile_pattern
 from spark_cep.compiling.compiled import ColumnInfo, Compiled
 from spark_cep.planning.slices import slicing
 from spark_cep.shipping.shipment import Shipment, Shipped
+from spark_cep.udfs.adapting import Adaptive
+from spark_cep.udfs.chunks import Chunk
 from spark_cep.udfs.engine import State, advance
 from spark_cep.udfs.expressions import Type, cells
-from spark_cep.udfs.program import Order, Plan, Program
+from spark_cep.udfs.program import Adaptation, Order, Plan, Program
 from spark_cep.udfs.state import from_bytes, to_bytes
 from tests.cases import COLUMNS, Case
 from tests.fake_typer import LocalTyper
@@ -69,6 +71,18 @@ def answer(case: Case, setting: Setting) -> Counter[Match]:
         for matches in step.matches:
             found.update(shipped.read(step.events.table, step.events.rows, matches))
         state = from_bytes(to_bytes(step.state, program), program)
+    return found
+
+
+def adapted(case: Case, setting: Setting, adaptation: Adaptation) -> Counter[Match]:
+    """The same through the loop that may change the plan between advances."""
+    shipped = Pipeline(case, setting)
+    program = replace(shipped.program, adaptation=adaptation)
+    bounds = (*setting.horizons, None)
+    chunks = [Chunk(shipped.table(place), horizon) for place, horizon in enumerate(bounds)]
+    found: Counter[Match] = Counter()
+    for step, matches in Adaptive(program).run(chunks):
+        found.update(shipped.read(step.events.table, step.events.rows, matches))
     return found
 
 

@@ -6,20 +6,72 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from spark_cep.compiling.branches import build
 from spark_cep.pattern import events
-from spark_cep.udfs.program import Plan
-from tests.local import EAGER, Setting
+from spark_cep.udfs.program import BranchPlan, Plan
+from spark_cep.udfs.planning.shapes import chain
+from tests.local import Setting
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.program import Branch, PlanKind, Shape
     from tests.cases import Case
 
 
-def plans(case: Case) -> st.SearchStrategy[Plan]:
-    """Eager, lazy by counts, lazy in any order of the positive variables."""
+@st.composite
+def plans(draw: st.DrawFn, case: Case) -> Plan:
+    """Every kind of plan; where a shape is asked for, any shape over each branch's slots."""
+    kind: PlanKind = draw(st.sampled_from(["lazy-chain", "tree", "zstream", "hybrid", "eager"]))
+    if kind in {"eager", "tree"} or draw(st.integers(0, 4)) == 0:
+        return Plan("lazy-chain" if kind == "hybrid" else kind)
+    branches = _branches(case)
+    if kind == "lazy-chain":
+        orders = [draw(st.permutations(range(len(branch.slots)))) for branch in branches]
+        return Plan(kind, tuple(BranchPlan(chain(order)) for order in orders))
+    if kind == "zstream":
+        shapes = [draw(shapes_of(tuple(range(len(branch.slots))))) for branch in branches]
+        return Plan(kind, tuple(BranchPlan(shape) for shape in shapes))
+    return Plan(kind, tuple(draw(_hybrids(branch)) for branch in branches))
+
+
+@st.composite
+def shapes_of(draw: st.DrawFn, slots: tuple[int, ...]) -> Shape:
+    """Any binary tree over the slots, in any order."""
+    parts: list[Shape] = list(draw(st.permutations(slots)))
+    while len(parts) > 1:
+        left = parts.pop(draw(st.integers(0, len(parts) - 1)))
+        right = parts.pop(draw(st.integers(0, len(parts) - 1)))
+        parts.append((left, right))
+    return parts[0]
+
+
+@st.composite
+def _hybrids(draw: st.DrawFn, branch: Branch) -> BranchPlan:
+    """An eager group of some slots, merged with the others in any tree."""
+    eager = tuple(
+        slot for slot in range(len(branch.slots))
+        if branch.slots[slot].body is None and draw(st.booleans())
+    )  # fmt: skip
+    if len(eager) < 2:
+        return BranchPlan(draw(shapes_of(tuple(range(len(branch.slots))))), eager)
+    # The group stands for one leaf of the merge.
+    merge = draw(shapes_of((-1, *(s for s in range(len(branch.slots)) if s not in eager))))
+    return BranchPlan(_with_group(merge, chain(eager)), eager)
+
+
+def _with_group(shape: Shape, group: Shape) -> Shape:
+    if isinstance(shape, int):
+        return group if shape == -1 else shape
+    return _with_group(shape[0], group), _with_group(shape[1], group)
+
+
+def _branches(case: Case) -> tuple[Branch, ...]:
     found = list(events(case.pattern.root))
-    positive = [number for number, (_, negated) in enumerate(found) if not negated]
-    ordered = st.permutations(positive).map(lambda order: Plan("lazy-chain", tuple(order)))
-    return st.one_of(ordered, st.just(Plan("lazy-chain")), st.just(EAGER))
+    index = {event.name: number for number, (event, _) in enumerate(found)}
+    window = case.pattern.window
+    _, branches = build(
+        case.pattern.root, index, has_time_window=window is not None and window.events is None
+    )
+    return branches
 
 
 def blocks() -> st.SearchStrategy[int]:

@@ -21,8 +21,8 @@ ORDER = list(ROOMS)
 WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba"}
 # The files that talk to Spark. All others can be read and tested without it.
 SPARK_FILES = {
-    "answer", "carriers", "demo", "keys", "match", "metering", "prepare", "project",
-    "sample", "typing_by_spark", "worker_entry",
+    "analysis", "answer", "carriers", "demo", "keys", "match", "metering", "prepare", "project",
+    "typing_by_spark", "worker_entry",
 }  # fmt: skip
 
 

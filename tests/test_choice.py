@@ -1,62 +1,320 @@
-"""The choice of a plan, and what is said about it; wrong statistics and limits."""
+"""The choice of a plan, and what is said about it; wrong plans, statistics and limits."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_cep import Limits, Statistics, plans
+from spark_cep import Limits, Pattern, Statistics, adapt, all_of, any_of, event, no, plans, seq
 from spark_cep.errors import PatternError, PlanError
-from spark_cep.planning.choice import Facts, check_selectivities, choose
+from spark_cep.planning.choice import Facts, choose
+from spark_cep.planning.expected import planned
+from spark_cep.planning.forced import check_wish
+from spark_cep.planning.given import check_statistics, with_statistics
 from spark_cep.plans import Wish
-from spark_cep.udfs.program import Strategy, Variable
+from spark_cep.udfs.planning.costs import TYPICAL
+from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates
+from tests.compiling import compiled
 
-AB = (Variable("a"), Variable("b"))
+if TYPE_CHECKING:
+    from spark_cep.compiling.compiled import Compiled
 
-
-@pytest.mark.parametrize("strategy", ["any", "next", "strict"])
-@pytest.mark.parametrize("names", [("a", "x"), ("a",)])
-def test_a_chain_names_the_patterns_variables_under_every_strategy(
-    strategy: Strategy, names: tuple[str, ...]
-) -> None:
-    with pytest.raises(PlanError, match="the chain"):
-        choose(Facts(AB, strategy, plans.chain(*names)))
+A, B, C, D = (event(name, f"name = '{name}'") for name in "abcd")
+RISING = seq(A, B, C).where("a.price < b.price", "b.price < c.price").within("10 s")
 
 
-def test_a_chain_that_cannot_be_followed_is_said_to_have_no_effect() -> None:
-    choice = choose(Facts(AB, "next", plans.chain("b", "a")))
-    assert choice.order == (0, 1)
+def facts_of(
+    pattern: Pattern,
+    rates: Mapping[str, float] | None = None,
+    wish: Wish | None = None,
+    **changes: Any,
+) -> Facts:
+    compiled = compiled_of(pattern)
+    estimates = None
+    if rates is not None:
+        ids = {each.name: number for number, each in enumerate(compiled.variables)}
+        estimates = Estimates({ids[name]: rate for name, rate in rates.items()}, windows=100)
+    facts = Facts(
+        compiled.variables, compiled.strategy, wish or Wish("auto"), compiled.branches,
+        compiled.conditions, estimates, "a sample", "in all", costs=TYPICAL,
+    )  # fmt: skip
+    return replace(facts, **changes)
+
+
+def compiled_of(pattern: Pattern) -> Compiled:
+    return compiled(pattern).compiled
+
+
+def names(facts: Facts, order: tuple[int, ...]) -> str:
+    return "".join(facts.variables[v].name for v in order)
+
+
+# ---- the ladder --------------------------------------------------------------------------------
+
+
+def test_a_chain_begins_with_the_rarest_and_goes_on_where_a_condition_helps() -> None:
+    facts = facts_of(RISING, {"a": 20, "b": 20, "c": 1})
+    choice = choose(facts)
+    assert (choice.rung, choice.plan.kind, choice.shown) == ("cheapest", "lazy-chain", "c→b→a")
+    assert choice.reason == "fewest partial matches, by a sample"
+    assert names(facts, choice.order) == "cba"
+    assert choice.plan.branches == (BranchPlan(((2, 1), 0)),)
+    assert choice.adapts
+
+
+def test_every_plan_that_is_not_taken_keeps_its_cost_and_its_reason() -> None:
+    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
+    assert {each.plan for each in choice.rejected} == {"zstream", "tree", "eager", "hybrid"}
+    costs = [each.cost for each in choice.rejected]
+    assert all(cost is not None and cost > 0 for cost in costs)
+    assert costs == sorted(costs)  # type: ignore[type-var]
+    eager = next(each for each in choice.rejected if each.plan == "eager")
+    assert eager.shown == "a→b→c"
+    assert eager.reason.startswith("expected to take ")
+    assert choice.cost is not None
+    assert eager.cost is not None
+    assert eager.cost > 3 * choice.cost
+
+
+def test_a_join_tree_is_taken_where_two_joins_save_what_a_chain_repeats() -> None:
+    pattern = seq(A, B, C, D).where("a.price < b.price", "c.price < d.price").within("10 s")
+    facts = facts_of(pattern, {"a": 30, "b": 30, "c": 30, "d": 30})
+    assert facts.estimates is not None
+    selective = replace(facts.estimates, selectivities={0: 0.05, 1: 0.05})
+    choice = choose(replace(facts, estimates=selective))
+    assert (choice.rung, choice.plan.kind) == ("cheapest", "zstream")
+    assert choice.shown in {"((a b) (c d))", "((c d) (a b))"}
+    assert "of the best chain's time" in choice.reason
+
+
+def test_where_what_is_rare_changes_each_partial_match_chooses() -> None:
+    facts = facts_of(RISING, {"a": 10, "b": 10, "c": 10})
+    assert facts.estimates is not None
+    choice = choose(replace(facts, estimates=replace(facts.estimates, scatter=0.2)))
+    assert (choice.rung, choice.plan.kind, choice.plan.branches) == ("rare changes", "tree", None)
+    assert "20% of the work" in choice.reason
+    assert not choice.adapts
+
+
+def test_without_statistics_each_bucket_counts_for_itself() -> None:
+    choice = choose(facts_of(RISING))
+    assert (choice.rung, choice.plan.kind, choice.plan.branches) == (
+        "no statistics", "lazy-chain", None,
+    )  # fmt: skip
+    assert choice.rejected == ()
+    assert choice.cost is None
+
+
+def test_one_variable_has_one_order() -> None:
+    assert choose(facts_of(seq(A).within("3 s"), {"a": 5})).rung == "one variable"
+
+
+@pytest.mark.parametrize("strategy", ["skip till next match", "strict"])
+def test_runs_follow_the_pattern_whatever_plan_is_asked_for(strategy: str) -> None:
+    pattern = RISING.strategy(strategy)
+    facts = facts_of(pattern, wish=plans.chain("b", "a", "c"))
+    choice = choose(facts)
+    assert (choice.rung, choice.plan.kind) == ("strategy", "eager")
+    assert names(facts, choice.order) == "abc"
     assert "whatever plan= says" in choice.reason
-    assert "plan=" not in choose(Facts(AB, "next", Wish("auto"))).reason
-
-
-def test_notes_stand_in_the_reason() -> None:
-    assert choose(Facts(AB, "any", Wish("auto"), notes=("so it is",))).reason.endswith("so it is")
-
-
-def test_selectivities_are_of_variables_that_the_pattern_has() -> None:
-    check_selectivities(Statistics(selectivities={("A", "b"): 0.5}), AB)
-    with pytest.raises(PlanError, match="a selectivity for 'x'") as caught:
-        check_selectivities(Statistics(selectivities={("a", "x"): 0.5}), AB)
-    assert "a, b" in str(caught.value.hint)
+    assert "plan=" not in choose(facts_of(pattern)).reason
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("wish", "shown"),
     [
-        {"rates": {"a": -1}},
-        {"rates": {"a": float("nan")}},
-        {"rates": {"a": "many"}},
-        {"selectivities": {("a", "b"): 2}},
-        {"selectivities": {("a", "b"): "few"}},
-        {"selectivities": {"ab": 0.5}},
+        (plans.eager(), "a→b→c"),
+        (plans.chain("b", "C", "a"), "b→c→a"),
+        (plans.join(("a", ("b", "c"))), "(a (b c))"),
+        (plans.hybrid(eager=["a", "b"], lazy=["c"]), "a b | c"),
+        (plans.tree(), "tree"),
+        (plans.lazy_chain(), "c→b→a"),
     ],
 )
-def test_statistics_that_make_no_sense_are_refused(given: dict[str, Any]) -> None:
+def test_a_plan_can_be_forced(wish: Wish, shown: str) -> None:
+    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 1}, wish))
+    assert (choice.rung, choice.shown) == ("forced", shown)
+    assert choice.adapts == (wish == plans.lazy_chain())
+
+
+@pytest.mark.parametrize("kind", ["lazy-chain", "zstream", "hybrid", "tree", "eager"])
+def test_a_kind_can_be_forced_without_statistics(kind: str) -> None:
+    assert choose(facts_of(RISING, wish=plans.wish(kind))).plan.kind == kind
+
+
+def test_each_alternative_of_an_or_has_its_own_plan() -> None:
+    pattern = (
+        any_of(seq(A, B), seq(C, D)).where("a.price < b.price", "c.price < d.price").within("5 s")
+    )
+    choice = choose(facts_of(pattern, {"a": 9, "b": 1, "c": 1, "d": 9}))
+    assert choice.shown == "b→a or c→d"
+    assert choice.plan.branches == (BranchPlan((1, 0)), BranchPlan((0, 1)))
+
+
+def test_a_forced_order_leaves_out_what_a_branch_does_not_fill() -> None:
+    pattern = seq(A, B.optional(), C).within("5 s")
+    choice = choose(facts_of(pattern, wish=plans.join((("c", "b"), "a"))))
+    assert choice.plan.branches is not None
+    assert {each.shape for each in choice.plan.branches} == {((2, 1), 0), (1, 0)}
+
+
+def test_notes_stand_in_the_reason() -> None:
+    assert choose(facts_of(RISING, notes=("so it is",))).reason.endswith("; so it is")
+
+
+def test_lists_come_last() -> None:
+    pattern = seq(A, event("b", "name = 'b'").times("+"), C).within("10 s")
+    facts = facts_of(pattern, {"a": 20, "b": 8, "c": 20})
+    assert names(facts, choose(facts).order).endswith("b")
+
+
+def test_and_and_not_are_planned_too() -> None:
+    pattern = (
+        all_of(A, B, no(event("y", "name = 'y'")), C).where("a.price < b.price").within("10 s")
+    )
+    facts = facts_of(pattern, {"a": 9, "b": 2, "c": 1, "y": 4})
+    assert names(facts, choose(facts).order)[0] == "c"
+
+
+# ---- what is said of it ------------------------------------------------------------------------
+
+
+def test_what_is_expected_of_each_join_is_told() -> None:
+    compiled = compiled_of(RISING)
+    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
+    told = planned(compiled, choice, Adaptation("invariants"))
+    nodes = told["branches"][0]["nodes"]
+    assert [node["binds"] for node in nodes] == [["c"], ["b"], ["a"]]
+    assert nodes[1]["pairs"] == pytest.approx(100 * 20 * 1)
+    assert nodes[1]["conditions"] == ["b.price < c.price"]
+    assert told["statistics"]["rates"] == {"a": 20, "b": 20, "c": 1}
+    assert told["invariants"][0].startswith("rate(c) < ")
+    assert "invariants" in told["adaptation"]
+
+
+# ---- statistics that the user gives ------------------------------------------------------------
+
+
+def test_given_rates_replace_the_sample_and_pairs_share_their_selectivity() -> None:
+    pattern = seq(A, B).where("a.price < b.price", "a.card < b.card").within("5 s")
+    given = Statistics({"A": 4, "b": 1}, {("a", "b"): 0.04, ("a", "a"): 0.5})
+    facts = with_statistics(facts_of(pattern, {"a": 1, "b": 9}), given)
+    assert facts.estimates is not None
+    assert facts.estimates.rates == {0: 2.0, 1: 1.0}
+    assert facts.estimates.selectivities == pytest.approx({0: 0.2, 1: 0.2})
+    assert facts.source == "the rates given"
+
+
+def test_a_selectivity_of_variables_that_no_condition_ties_is_said_to_be_unused() -> None:
+    facts = with_statistics(
+        facts_of(RISING, {"a": 1, "b": 1, "c": 1}), Statistics(selectivities={("a", "c"): 0.1})
+    )
+    assert facts.notes == (
+        "the engine tests no condition between a and c: their selectivity is not used",
+    )
+
+
+def test_statistics_are_of_variables_that_the_pattern_has() -> None:
+    variables = compiled_of(seq(A, B)).variables
+    check_statistics(Statistics({"a": 1, "B": 2}, {("A", "b"): 0.5}), variables)
+    with pytest.raises(PlanError, match="a selectivity for 'x'") as caught:
+        check_statistics(Statistics(selectivities={("a", "x"): 0.5}), variables)
+    assert caught.value.hint == "the pattern's variables are a, b"
+    with pytest.raises(PlanError, match="a rate for 'x'"):
+        check_statistics(Statistics({"a": 1, "b": 1, "x": 1}), variables)
+    with pytest.raises(PlanError, match="no rate for 'b'") as caught:
+        check_statistics(Statistics({"a": 1}), variables)
+    assert caught.value.hint is not None
+    assert "every positive variable" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("rates", "selectivities", "message"),
+    [
+        ({"a": -1}, {}, "the rate of 'a' is -1"),
+        ({"a": float("nan")}, {}, "the rate of 'a' is nan"),
+        ({"a": True}, {}, "the rate of 'a' is True"),
+        ({}, {("a", "b"): 1.5}, "is 1.5"),
+        ({}, {"ab": 0.5}, "'ab' is no pair"),
+    ],
+)
+def test_statistics_are_numbers_that_can_be(
+    rates: dict[str, float], selectivities: dict[Any, float], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        Statistics(rates, selectivities)
+
+
+# ---- plans that do not fit ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        (plans.chain("a", "b"), "the chain leaves out c"),
+        (plans.chain("a", "b", "c", "a"), "the chain names 'a' twice"),
+        (plans.chain("a", "b", "c", "z"), "the chain names 'z', which the pattern does not have"),
+        (plans.chain("a", "y", "b", "c"), "the chain names 'y', which is negated"),
+        (plans.join((("a", "b"), "b")), "the join tree names 'b' twice"),
+        (plans.join(("a", "b")), "the join tree leaves out c"),
+        (plans.hybrid(eager=["a"], lazy=["b"]), "the hybrid plan leaves out c"),
+        (plans.hybrid(eager=["a", "b"], lazy=["b", "c"]), "the hybrid plan names 'b' twice"),
+    ],
+)
+def test_a_plan_names_every_positive_variable_once(wish: Wish, message: str) -> None:
+    compiled = compiled_of(seq(A, no(event("y", "name = 'y'")), B, C).within("5 s"))
+    with pytest.raises(PlanError, match=message) as caught:
+        check_wish(wish, compiled.variables, compiled.branches)
+    assert caught.value.hint is not None
+    assert '"a", "b", "c"' in caught.value.hint
+
+
+def test_a_repeated_group_cannot_be_kept_eagerly() -> None:
+    compiled = compiled_of(seq(A, seq(B, C).times("+")).within("5 s"))
+    with pytest.raises(PlanError, match="keeps 'b' eagerly, which is in a repeated group"):
+        check_wish(
+            plans.hybrid(eager=["b", "c"], lazy=["a"]), compiled.variables, compiled.branches
+        )
+
+
+@pytest.mark.parametrize("parts", ["ab", ("a", "b", "c"), ("a",), 3])
+def test_a_join_is_a_pair(parts: object) -> None:
+    if parts == "ab":
+        assert plans.join(parts).parts == "ab"
+        return
+    with pytest.raises(PlanError, match="is no join of two parts"):
+        plans.join(parts)
+
+
+@pytest.mark.parametrize("plan", ["greedy", 3, None, ["a"]])
+def test_what_is_no_plan_is_refused(plan: object) -> None:
+    with pytest.raises(PlanError, match="is no plan") as caught:
+        plans.wish(plan)
+    assert caught.value.hint is not None
+    assert '"zstream"' in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: adapt.threshold(0),
+        lambda: adapt.threshold(float("nan")),
+        lambda: adapt.invariants(k=0),
+        lambda: adapt.invariants(distance=-0.1),
+        lambda: adapt.invariants(distance="far"),  # type: ignore[arg-type]
+        lambda: adapt.adaptation("sometimes"),
+    ],
+)
+def test_what_is_no_way_to_adapt_is_refused(call: Any) -> None:
     with pytest.raises(PlanError) as caught:
-        Statistics(**given)
+        call()
     assert caught.value.hint
+
+
+# ---- limits ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["partial_matches", "matches", "backtracking_steps"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +19,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from spark_cep.pattern import Repeat, all_of, children, event, no, seq
+from spark_cep.udfs.program import Adaptation, Plan
 from tests.cases import Case, has_two_readings
-from tests.local import Setting, answer
+from tests.local import Setting, adapted, answer
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches, without_marks
 from tests.settings import in_advances, in_slices, whole
@@ -50,6 +52,7 @@ def agree(
     drawn: st.SearchStrategy[Case],
     settings_of: SettingsOf,
     only: Callable[[Case], bool] = lambda _: True,
+    run: Callable[[Case, Setting], Counter[Match]] = answer,
 ) -> None:
     """Fails with the smallest case and setting for which engine and reference differ."""
 
@@ -64,12 +67,14 @@ def agree(
     def compare(case: Case, data: st.DataObject) -> None:
         assume(only(case))
         setting = data.draw(settings_of(case), label="setting")
-        check(case, setting)
+        check(case, setting, run)
 
     compare()
 
 
-def check(case: Case, setting: Setting) -> None:
+def check(
+    case: Case, setting: Setting, run: Callable[[Case, Setting], Counter[Match]] = answer
+) -> None:
     try:
         expected: Iterable[Match] = matches(
             case.pattern,
@@ -80,7 +85,7 @@ def check(case: Case, setting: Setting) -> None:
         )
     except TooMany:
         assume(False)
-    found = answer(case, setting)
+    found = run(case, setting)
     if has_two_readings(case.pattern.root):
         expected, found = without_marks(expected), Counter(without_marks(found.elements()))
     missing, surplus = Counter(expected) - found, found - Counter(expected)
@@ -117,6 +122,17 @@ def test_every_slice_length_gives_the_answer(examples: int) -> None:
 @quick_and_slow
 def test_lists_agree_in_every_plan_and_split(examples: int) -> None:
     agree(examples, cases(("any",)), in_advances, lambda case: has_list(case.pattern.root))
+
+
+@quick_and_slow
+def test_changing_the_plan_between_advances_gives_the_answer(examples: int) -> None:
+    """Plans are made anew after every advance, from what was seen."""
+
+    def always(case: Case, setting: Setting) -> Counter[Match]:
+        plan = Plan("zstream" if setting.plan.kind in {"zstream", "tree"} else "lazy-chain")
+        return adapted(case, replace(setting, plan=plan), Adaptation("always"))
+
+    agree(examples, cases(("any",)), in_advances, run=always)
 
 
 # ---- the other strategies ----------------------------------------------------------------------
@@ -194,3 +210,11 @@ def test_a_run_that_split_over_tied_rows_reports_its_longest_match_only() -> Non
 def test_a_key_is_not_inferred_from_variables_that_may_be_unfilled() -> None:
     pattern = seq(A, B.optional(), C).where("a.x = b.x AND b.x = c.x").within(5)
     check(Case(pattern, timed((0, "A", 0), (1, "B", 1), (2, "C", 2))), Setting())
+
+
+def test_a_not_a_number_that_is_the_only_candidate_is_above_every_number() -> None:
+    rows = [
+        {"t": t, "u": t, "k": 1, "x": 0, "f": f, "kind": kind}
+        for t, (kind, f) in enumerate([("A", 0.0), ("B", float("nan"))])
+    ]
+    check(Case(seq(A, B).where("a.f < b.f").within(3), rows), Setting())

@@ -165,7 +165,7 @@ def test_many_equalities_of_many_values_are_told_apart() -> None:
     columns = [np.arange(size) for _ in range(5)]
     rows = np.arange(size)
     cells = [Cell(0, column, BIGINT) for column in range(5)]
-    pool = IndexedPool(rows, rows, cells, _Columns(columns), size)  # type: ignore[arg-type]
+    pool = IndexedPool(rows, rows, [(cell, rows) for cell in cells], _Columns(columns), size)  # type: ignore[arg-type]
     sought = [Vector(np.array([first, 9])) for first in (7, 9, 9, 9, 9)]
     everywhere = Range(np.array([0, 0]), np.array([size, size]))
     found = pool.find(everywhere, sought)

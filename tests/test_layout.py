@@ -20,7 +20,7 @@ KEYED = Dealing(LARGE, None, has_keys=True, slicing=SLICING)
 
 
 def sample(largest_key: int, *, complete: bool = False) -> Sample:
-    return Sample(20_000, complete, {}, largest_key)
+    return Sample(20_000, complete, largest_key, None)
 
 
 def test_a_large_input_gets_buckets_of_the_target_size() -> None:

@@ -6,8 +6,7 @@ their types, so they come out bit for bit as they went in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,25 +14,27 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_cep.udfs.matching import Found
-from spark_cep.udfs.output import METRICS, Field, Output, Struct
 from spark_cep.udfs.values.arrow_values import whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from spark_cep.udfs.events import Events, Positions
     from spark_cep.udfs.metrics import Metrics
+    from spark_cep.udfs.output import Field, Output, Struct
 
 # Rows of one record batch: large enough to cost nothing per row, small enough that a wide answer
 # does not pile up in the JVM.
 BATCH_ROWS = 1 << 16
 
-_METRICS_TYPE = pa.list_(pa.int64())
+_METRICS_TYPE = pa.string()
 
 
 class Answer:
     """Builds the batches for the events of one bucket. Numbers its matches from `first_number`."""
 
     def __init__(self, events: Events, output: Output, first_number: int) -> None:
-        self._events = events
+        self.events = events
         self._output = output
         self.next_number = first_number
         self._columns: dict[int, pa.Array] = {}
@@ -51,14 +52,14 @@ class Answer:
 
     def metrics(self, metrics: Metrics) -> pa.RecordBatch:
         """The bucket's closing row."""
-        counts = asdict(metrics)
-        values = pa.array([[counts[name] for name in METRICS]], type=_METRICS_TYPE)
+        # json knows no integers of numpy.
+        counts = pa.array([json.dumps(metrics.to_dict(), default=int)], type=_METRICS_TYPE)
         empty = np.zeros(0, dtype=np.int64)
         shape = (self._one_columns if self._output.rows == "one" else self._all_columns)(
             _NOTHING, empty
         )
         nulls = [pa.nulls(1, column.type) for column in shape]
-        return self._batch([*nulls, values])
+        return self._batch([*nulls, counts])
 
     # -- one row a match -------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ class Answer:
 
     def _struct(self, struct: Struct, found: Found) -> pa.Array:
         variable = struct.variable
-        is_list = self._events.program.variables[variable].is_list
+        is_list = self.events.program.variables[variable].is_list
         positions = found.rows.get(variable)
         if positions is None:
             type_ = self._record(struct.fields, self._rows(_EMPTY)).type
@@ -121,11 +122,11 @@ class Answer:
     # -- columns ---------------------------------------------------------------------------------
 
     def _rows(self, positions: Positions) -> pa.Array:
-        return pa.array(self._events.rows(positions))
+        return pa.array(self.events.rows(positions))
 
     def _take(self, column: int, rows: pa.Array) -> pa.Array:
         if column not in self._columns:
-            self._columns[column] = whole(self._events.table.column(column))
+            self._columns[column] = whole(self.events.table.column(column))
         return self._columns[column].take(rows)
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:

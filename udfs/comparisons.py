@@ -34,6 +34,7 @@ class Equality:
 
     cell: Cell
     bound: Expression
+    condition: Condition
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Bound:
     comparison: str
     cell: Cell
     bound: Expression
+    condition: Condition
 
 
 def as_bound(
@@ -60,7 +62,7 @@ def as_bound(
             and found[1].type.kind in _GROWING
             and found[1].type.kind == found[2].type.kind
         ):
-            return Bound(*found)
+            return Bound(*found, condition)
     return None
 
 
@@ -131,7 +133,7 @@ def as_equality(
     found = _compared(condition.expression, variable, is_plain, frozenset({"="}))
     if found is None or found[1].type.kind in {"decimal", "other", "null"}:
         return None
-    return Equality(found[1], found[2])
+    return Equality(found[1], found[2], condition)
 
 
 def cost(condition: Condition) -> int:

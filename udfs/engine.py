@@ -7,7 +7,9 @@ other strategies): then when a whole window behind it is known. Batch is one adv
 horizon; streams and adaptation make several. Any split gives the same matches.
 
 The state is the events that a later match can still need, with two flags each: `given`, matches
-ending there were given, and `used`, consumed by a match.
+ending there were given, and `used`, consumed by a match. A plan with an eager group keeps the
+group's partial matches beside them; a plan that does not know them finds its own anew from the
+events, so a plan may change from one advance to the next.
 """
 
 from __future__ import annotations
@@ -19,43 +21,70 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.chain import match_branch
+from spark_cep.udfs.any_match import BranchMatcher
 from spark_cep.udfs.consume import consumed
-from spark_cep.udfs.events import AHEAD, NEW, OLD, Events, Flags, Positions, without_null_times
+from spark_cep.udfs.events import (
+    AHEAD,
+    NEW,
+    OLD,
+    Density,
+    Events,
+    Flags,
+    Positions,
+    counted,
+    numbers,
+    without_null_times,
+)
+from spark_cep.udfs.kept import KeptRows, Prefixes, from_rows, grown, to_rows
 from spark_cep.udfs.matching import Found, Matching
-from spark_cep.udfs.metrics import Meter, Metrics
-from spark_cep.udfs.order import rarest_first
+from spark_cep.udfs.metrics import Meter, Metrics, Trace
+from spark_cep.udfs.ordering import branch_plans
 from spark_cep.udfs.runs import match_runs
 from spark_cep.udfs.values.evaluate import Tally
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.program import Branch, Program
+    from spark_cep.udfs.program import BranchPlan, Program
 
 GIVEN, USED = "__given", "__used"
 
 
 @dataclass(frozen=True)
 class State:
-    """`events` None: nothing was seen yet. The columns are the program's and the two flags."""
+    """`events` None: nothing was seen yet. The columns are the program's and the two flags.
+    `groups`: the eager groups, by branch, whose partial matches are in `kept`."""
 
     events: pa.Table | None = None
     horizon: int | float | None = None
+    groups: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    kept: tuple[KeptRows, ...] = ()
 
 
 @dataclass(frozen=True)
 class Advance:
-    """`matches` is lazy where nothing depends on it: walk it once. Positions are of `events`."""
+    """`matches` is lazy where nothing depends on it: walk it once; the metrics are complete
+    then. Positions are of `events`."""
 
     events: Events
     matches: Iterator[Found]
     state: State
     metrics: Metrics
+    meter: Meter
+
+    def density(self) -> Density:
+        """How many candidates there were, and how close to each other."""
+        return self.events.density(self.meter.stretch)
 
 
 def advance(
-    program: Program, state: State, table: pa.Table, horizon: int | float | None = None
+    program: Program,
+    state: State,
+    table: pa.Table,
+    horizon: int | float | None = None,
+    *,
+    trace: bool = False,
 ) -> Advance:
-    """Matches that the new events decide. `horizon` None: the input has ended."""
+    """Matches that the new events decide. `horizon` None: the input has ended. `trace`: counts
+    for each event the work that it causes."""
     metrics = Metrics()
     fresh = without_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -65,41 +94,78 @@ def advance(
     status = _status(program, events, horizon)
     tally = Tally(ansi=program.ansi)
     matching = Matching(program, events, status, Meter(events, program.limits, metrics), tally)
-    matches = _counted(_matches(matching), metrics, tally)
+    metrics.candidates = counted(program, numbers(fresh.column(program.mask)))
+    metrics.stretches = matching.meter.stretches
+    if trace:
+        matching.meter.trace = Trace.over(events.size)
+    eager = _Eager(matching, state, horizon)
+    matches = _counted(_matches(eager), matching.meter, tally)
     used = None
     if program.consumption == "consume":
         matches, used = _consume(matching, matches)
-    return Advance(events, matches, _rest(matching, used, later, horizon), metrics)
+    rest = _rest(eager, used, later, horizon)
+    return Advance(events, matches, rest, metrics, matching.meter)
 
 
-def _matches(matching: Matching) -> Iterator[Found]:
-    if not matching.events.size:
-        return
-    if matching.program.strategy == "any":
-        for branch in matching.program.branches:
-            yield from match_branch(matching, branch, slot_order(matching, branch))
-    else:
-        yield from match_runs(matching)
+class _Eager:
+    """The branches of one advance, their plans, and the partial matches of their eager groups:
+    these are found before any match is asked for, as events come."""
+
+    def __init__(self, matching: Matching, state: State, horizon: int | float | None) -> None:
+        self.matching = matching
+        self.plans: Sequence[BranchPlan] = ()
+        self.matchers: list[BranchMatcher] = []
+        self.prefixes: dict[int, Prefixes] = {}
+        if matching.program.strategy != "any" or not matching.events.size:
+            return
+        self.plans = branch_plans(matching)
+        self.matchers = [
+            BranchMatcher(matching, number) for number in range(len(matching.program.branches))
+        ]
+        # Where nothing comes after, a group is a join like any other.
+        if horizon is None and not state.groups:
+            return
+        position = np.argsort(matching.events.permutation)
+        for number, plan in enumerate(self.plans):
+            if self._is_kept(number, plan):
+                known = (number, plan.eager) in state.groups
+                old = from_rows(state.kept, number, plan.eager, position) if known else None
+                self.prefixes[number] = grown(self.matchers[number], plan.eager, old)
+
+    def _is_kept(self, number: int, plan: BranchPlan) -> bool:
+        """Iterations of a repeated group are numbered anew in every advance."""
+        slots = self.matching.program.branches[number].slots
+        return len(plan.eager) > 1 and all(slots[slot].body is None for slot in plan.eager)
+
+    def matches(self) -> Iterator[Found]:
+        for number, (matcher, plan) in enumerate(zip(self.matchers, self.plans, strict=True)):
+            prefixes = self.prefixes.get(number, {})
+            whole = {frozenset(plan.eager): prefixes[len(plan.eager)]} if prefixes else {}
+            yield from matcher.matches(plan, whole)
+
+    def kept(self, needed: Flags) -> tuple[KeptRows, ...]:
+        place = np.cumsum(needed) - 1
+        return tuple(
+            rows
+            for number, prefixes in self.prefixes.items()
+            for rows in to_rows(number, self.plans[number].eager, prefixes, needed, place)
+        )
+
+    def groups(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        return tuple((number, self.plans[number].eager) for number in self.prefixes)
 
 
-def _counted(matches: Iterator[Found], metrics: Metrics, tally: Tally) -> Iterator[Found]:
+def _matches(eager: _Eager) -> Iterator[Found]:
+    if eager.matching.program.strategy == "any":
+        yield from eager.matches()
+    elif eager.matching.events.size:
+        yield from match_runs(eager.matching)
+
+
+def _counted(matches: Iterator[Found], meter: Meter, tally: Tally) -> Iterator[Found]:
     yield from matches
-    metrics.condition_errors += tally.errors
-
-
-def slot_order(matching: Matching, branch: Branch) -> Sequence[int]:
-    """The plan's order of this branch's slots: as given, or by this bucket's own candidates."""
-    plan, slots = matching.program.plan, branch.slots
-    if plan.kind == "eager":
-        return range(len(slots))
-    order = plan.order
-    if order is None:
-        lists = {v for slot in slots if slot.is_list for v in slot.variables}
-        candidates = {v: float(matching.events.below(v)[-1]) for v in branch.filled()}
-        order = rarest_first(candidates, [c.variables for c in matching.program.conditions], lists)
-    place = {variable: at for at, variable in enumerate(order)}
-    first = [min(place.get(v, len(place)) for v in slot.variables) for slot in slots]
-    return sorted(range(len(slots)), key=lambda slot: first[slot])
+    meter.close()
+    meter.metrics.condition_errors += tally.errors
 
 
 # ---- what is known, what is decided ------------------------------------------------------------
@@ -176,12 +242,14 @@ def _decided(program: Program, events: Events, horizon: int | float | None) -> F
 
 
 def _rest(
-    matching: Matching, used: Flags | None, later: pa.Table | None, horizon: int | float | None
+    eager: _Eager, used: Flags | None, later: pa.Table | None, horizon: int | float | None
 ) -> State:
     if horizon is None:
         return State(None, None)
+    matching = eager.matching
     program, events, status = matching.program, matching.events, matching.status
-    kept = np.flatnonzero(_needed(program, events, horizon))
+    needed = _needed(program, events, horizon)
+    kept = np.flatnonzero(needed)
     rows = pa.array(events.rows(kept))
     table = events.table.take(rows)
     given = pa.array(status[kept] != AHEAD)
@@ -190,7 +258,7 @@ def _rest(
         table = table.set_column(table.schema.get_field_index(USED), USED, pa.array(used[kept]))
     if later is not None:
         table = pa.concat_tables([table, later])
-    return State(table, horizon)
+    return State(table, horizon, eager.groups(), eager.kept(needed))
 
 
 def _needed(program: Program, events: Events, horizon: int | float) -> Flags:

@@ -45,6 +45,21 @@ class Span:
     end: Positions
 
 
+@dataclass(frozen=True)
+class Density:
+    """Candidates of each variable, and how many stretches they fill: fewer than there are where
+    they crowd in some, as keys of different size and bursts do."""
+
+    candidates: dict[int, int]
+    stretches: float
+
+
+def counted(program: Program, mask: npt.NDArray[Any]) -> dict[int, int]:
+    """The candidates of each variable among rows with these masks."""
+    variables = range(len(program.variables))
+    return {v: int(np.count_nonzero(mask >> v & 1)) for v in variables}
+
+
 class Window:
     """A span whose sides are computed when they are first asked for: most plans ask for one."""
 
@@ -74,9 +89,9 @@ class Events:
         sorted_orders = [order[self.permutation] for order in orders]
         self.tie = _runs([self.partition.start, *sorted_orders], self.size)
         self.columns = Columns(program, table, self.permutation)
-        self.time = _numbers(table.column(program.orders[0].column))[self.permutation]
+        self.time = numbers(table.column(program.orders[0].column))[self.permutation]
         self.window = self._window()
-        self._mask = _numbers(table.column(program.mask))[self.permutation]
+        self._mask = numbers(table.column(program.mask))[self.permutation]
         self._below: dict[int, Positions] = {}
 
     def candidates(self, variable: int) -> Flags:
@@ -99,6 +114,13 @@ class Events:
         counts = np.zeros(self.size + 1, dtype=np.int64)
         np.cumsum(self._mask != 0, out=counts[1:])
         return int((counts[self.partition.end] - counts[self.partition.start]).max())
+
+    def density(self, stretch: Positions) -> Density:
+        """How many candidates there are, and how close."""
+        crowd = np.bincount(stretch[self._mask != 0]) if self.size else np.zeros(0)
+        square = float(crowd.astype(np.float64) @ crowd)
+        filled = float(crowd.sum()) ** 2 / square if square else 0.0
+        return Density(counted(self.program, self._mask), filled)
 
     def fits(self, positions: Positions) -> Flags | None:
         """Which rows can be in a match at all; None for all of them. A row whose ties alone are
@@ -160,7 +182,8 @@ def without_null_times(program: Program, table: pa.Table) -> pa.Table:
     return table.filter(kept)
 
 
-def _numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+def numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """A column of numbers or times as numpy has them."""
     values = plain(whole(column))
     return values.astype(np.int64) if values.dtype.kind == "i" else values
 

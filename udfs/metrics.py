@@ -8,8 +8,9 @@ begin in the copied window before a slice count apart from those of the slice be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +18,19 @@ from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.output import PEAKS
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.events import Events, Positions
-    from spark_cep.udfs.program import Limits
+    from spark_cep.udfs.events import Events, Flags, Positions
+    from spark_cep.udfs.program import Condition, Limits
 
 
 @dataclass
 class Metrics:
-    """Sums over a bucket, except the peaks; the names are those of `output.METRICS`."""
+    """Sums over a bucket, except the peaks; the names of the first are those of `output.METRICS`.
+
+    `conditions`: by place in the program how many combinations were tested and kept; what an
+    index or a bound cut off counts as tested. `candidates` by variable. `stretches`: how many
+    windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch
+    and slots. `swaps`: changes of plan with their reasons.
+    """
 
     rows: int = 0
     pairs: int = 0
@@ -33,12 +40,69 @@ class Metrics:
     matches: int = 0
     condition_errors: int = 0
     ignored_rows: int = 0
+    plan_checks: int = 0
+    planning_us: int = 0
+    matching_us: int = 0
+    stretches: int = 0
+    conditions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    candidates: dict[int, int] = field(default_factory=dict)
+    nodes: dict[tuple[int, frozenset[int]], tuple[int, int]] = field(default_factory=dict)
+    swaps: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, other: Metrics) -> None:
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            combined = max(mine, theirs) if each.name in PEAKS else mine + theirs
-            setattr(self, each.name, combined)
+        for name, theirs in vars(other).items():
+            mine = getattr(self, name)
+            setattr(self, name, _combined(name, mine, theirs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; a join is called by its branch and slots: "0:1,2"."""
+        nodes = {
+            f"{branch}:{','.join(map(str, sorted(slots)))}": list(counts)
+            for (branch, slots), counts in self.nodes.items()
+        }
+        return {
+            **vars(self),
+            "conditions": {str(c): list(counts) for c, counts in self.conditions.items()},
+            "candidates": {str(v): count for v, count in self.candidates.items()},
+            "nodes": nodes,
+        }
+
+
+def _combined(name: str, mine: Any, theirs: Any) -> Any:
+    if isinstance(mine, list):
+        return mine + theirs
+    if isinstance(mine, dict):
+        keys = {**mine, **theirs}
+        return {key: _added(mine.get(key), theirs.get(key)) for key in keys}
+    return max(mine, theirs) if name in PEAKS else mine + theirs
+
+
+def _added(mine: Any, theirs: Any) -> Any:
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
+    return (mine[0] + theirs[0], mine[1] + theirs[1]) if isinstance(mine, tuple) else mine + theirs
+
+
+@dataclass
+class Trace:
+    """Who caused the work: pairs and results by the position of the latest row in them. That is
+    the event at whose arrival an engine that takes events one by one would have done it, where
+    each join's later side is the newer one: an eager group in the order of the pattern, a merge
+    that begins at the final event."""
+
+    pairs: Positions
+    results: Positions
+
+    @classmethod
+    def over(cls, size: int) -> Trace:
+        return cls(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+
+    def add(self, pairs: Positions | None, results: Positions | None) -> None:
+        size = len(self.pairs)
+        if pairs is not None:
+            self.pairs += np.bincount(pairs, minlength=size)
+        if results is not None:
+            self.results += np.bincount(results, minlength=size)
 
 
 class Meter:
@@ -48,13 +112,48 @@ class Meter:
         self.metrics = metrics
         self._events = events
         self._limits = limits
-        self._stretch = events.stretch()
-        stretches = int(self._stretch[-1]) + 1 if events.size else 0
-        self._partials = np.zeros(stretches, dtype=np.int64)
-        self._matches = np.zeros(stretches, dtype=np.int64)
+        self.stretch = events.stretch()
+        self.stretches = int(self.stretch[-1]) + 1 if events.size else 0
+        self._partials = np.zeros(self.stretches, dtype=np.int64)
+        self._matches = np.zeros(self.stretches, dtype=np.int64)
+        self._place = {id(c): place for place, c in enumerate(events.program.conditions)}
+        self._tests = np.zeros((len(events.program.conditions), 2))
+        self._nodes: dict[tuple[int, frozenset[int]], list[int]] = {}
+        self.trace: Trace | None = None
 
     def pairs(self, count: int) -> None:
         self.metrics.pairs += count
+
+    def node(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
+        """Work of one join: pairs evaluated, partial matches that came of them."""
+        counts = self._nodes.setdefault(node, [0, 0])
+        counts[0] += pairs
+        counts[1] += partials
+
+    def tested(self, conditions: Iterable[Condition], tested: float, kept: float) -> None:
+        """How many combinations a test kept. Where several conditions were one test, as in an
+        index, each is taken to have done its equal part."""
+        places = [self._place[id(condition)] for condition in conditions]
+        if tested and places:
+            share = (kept / tested) ** (1 / len(places))
+            self._tests[places] += (tested, tested * share)
+
+    def held(self, condition: Condition, held: Flags) -> None:
+        self.tested((condition,), len(held), int(np.count_nonzero(held)))
+
+    def kept_share(self, condition: Condition) -> float:
+        """The selectivity so far; a half while nothing was tested."""
+        tested, kept = self._tests[self._place[id(condition)]]
+        return float((kept + 1) / (tested + 2))
+
+    def close(self) -> None:
+        """Puts what was counted on the way into the metrics."""
+        self.metrics.conditions = {
+            place: (round(tested), round(kept))
+            for place, (tested, kept) in enumerate(self._tests.tolist())
+            if tested
+        }
+        self.metrics.nodes = {node: (p, q) for node, (p, q) in self._nodes.items()}
 
     def partials(self, earliest: Positions) -> None:
         """New partial matches, by the position of their earliest row."""
@@ -72,7 +171,7 @@ class Meter:
             self._count(self._matches, earliest, self._limits.matches, "matches")
 
     def _count(self, counts: Positions, earliest: Positions, limit: int | None, what: str) -> int:
-        stretch = self._stretch[earliest]
+        stretch = self.stretch[earliest]
         first = int(stretch.min())
         found = np.bincount(stretch - first)
         here = counts[first : first + len(found)]
@@ -83,7 +182,7 @@ class Meter:
         return int(here[worst])
 
     def _exceeded(self, stretch: int, count: int, limit: int, what: str) -> None:
-        position = int(np.searchsorted(self._stretch, stretch))
+        position = int(np.searchsorted(self.stretch, stretch))
         key = self._events.key_of(position)
         start = self._events.start_of(position)
         where = f"partition key {key!r}" if key else "the only partition (no partition_by)"

@@ -122,9 +122,9 @@ class Negations:
     def _index(self, check: NegationCheck, candidates: Positions) -> IndexedPool:
         # One check object lives as long as the steps it belongs to.
         if id(check) not in self._indexes:
-            cells = [equality.cell for equality in check.equalities]
+            keys = [(equality.cell, candidates) for equality in check.equalities]
             self._indexes[id(check)] = IndexedPool(
-                candidates, candidates, cells, self.events.columns, self.events.size
+                candidates, candidates, keys, self.events.columns, self.events.size
             )
         return self._indexes[id(check)]
 

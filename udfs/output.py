@@ -15,12 +15,21 @@ rows "one", one row a match:
     v<i>_<n>      as field n              instead, where the struct is `flat`
     first, last   as order column 0       if `bounds`: event time of the earliest and latest event
     p0, p1, ...   as `partition`          taken from the match's earliest event
-    metrics       list<int64>             NULL in a match, else the counts in the order of METRICS
+    metrics       string                  NULL in a match, else a bucket's counts as JSON
 
 rows "all", one row a matched event:
     match_number, variable int32 (variable id), f0, f1, ... as `row`, metrics
 
-Each Spark partition ends with one row that has only `metrics`.
+Each Spark partition ends with one row that has only `metrics`: text, because what is counted grows
+and differs between plans, and there is one row of it for millions of matches. Its keys:
+
+    as METRICS, TOTALS   a number each
+    conditions           {condition: [combinations tested, kept]}, by place in Program.conditions
+    candidates           {variable id: rows that may be it}
+    nodes                {"branch:slots": [pairs, partial matches]}, slots sorted, with commas
+    swaps                [{"from", "to", "because", "event_time"}], a change of plan each
+
+A key that is missing counts nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +37,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal as Choice
 
-# The fields of `metrics`, as `udfs/metrics.py` counts them.
+# The numbers in `metrics`, as `udfs/metrics.py` counts them: what the work was ...
 METRICS = (
     "rows",  # shipped to the engine, slice copies included
     "pairs",  # partial match x candidate row, evaluated
@@ -38,6 +47,13 @@ METRICS = (
     "matches",
     "condition_errors",  # conditions that an ANSI error made NULL
     "ignored_rows",  # their event time is NULL or NaN
+)
+# ... and what the plan cost and was for.
+TOTALS = (
+    "plan_checks",  # between advances, whether the plan is still right
+    "planning_us",  # spent on that, and on making plans
+    "matching_us",  # spent on everything else in the engine
+    "stretches",  # windows of keys: what the counts are per
 )
 PEAKS = frozenset({"peak_partial_matches", "buffered_events"})  # the largest counts, not the sum
 

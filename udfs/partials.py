@@ -8,7 +8,7 @@ chain extends lists in lockstep. So nothing here is ragged, and a set is cut wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Partials:
     """`elements[slot]` is (n,), for a list slot (n, length); `earliest` and `latest` are the
-    positions of the first and last row bound so far."""
+    positions of the first and last row bound so far. Where a walk starts differently from place
+    to place, the first row of the match has to lie in [floor, ceiling)."""
 
     elements: Mapping[int, Positions]
     earliest: Positions
     latest: Positions
+    floor: Positions | None = None
+    ceiling: Positions | None = None
 
     def __len__(self) -> int:
         return len(self.earliest)
@@ -37,7 +40,35 @@ class Partials:
             {slot: bound[index] for slot, bound in self.elements.items()},
             self.earliest[index],
             self.latest[index],
+            None if self.floor is None else self.floor[index],
+            None if self.ceiling is None else self.ceiling[index],
         )
+
+    def shape(self) -> tuple[tuple[int, int], ...]:
+        """The slots bound and the length of their lists; sets of one shape can be put together."""
+        return tuple(
+            (slot, bound.shape[1] if bound.ndim == 2 else 0)
+            for slot, bound in sorted(self.elements.items())
+        )
+
+
+def together(sets: Iterable[Partials]) -> list[Partials]:
+    """The same partial matches in as few sets as there are shapes."""
+    shapes: dict[tuple[tuple[int, int], ...], list[Partials]] = {}
+    for each in sets:
+        if len(each):
+            shapes.setdefault(each.shape(), []).append(each)
+    return [_concatenated(alike) for alike in shapes.values()]
+
+
+def _concatenated(alike: list[Partials]) -> Partials:
+    if len(alike) == 1:
+        return alike[0]
+    return Partials(
+        {s: np.concatenate([each.elements[s] for each in alike]) for s in alike[0].elements},
+        np.concatenate([each.earliest for each in alike]),
+        np.concatenate([each.latest for each in alike]),
+    )
 
 
 @dataclass(frozen=True)

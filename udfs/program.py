@@ -8,8 +8,9 @@ and the payload that the answer needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Union
 from typing import Literal as Choice
 
 from spark_cep.udfs.errors import PatternError
@@ -143,20 +144,68 @@ class Limits:
                 )
 
 
+# ---- how it is run ----------------------------------------------------------------------------
+
+# In which order the slots of a branch are joined: a slot's number, or (left, right). Left is
+# walked depth first; each of its partial matches is tried with the candidates of right, which is
+# a slot, or a join whose partial matches are found first. ((2, 1), 0) is the chain 2, 1, 0.
+Shape = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 - a name in quotes needs Union
+
+PlanKind = Choice["eager", "lazy-chain", "tree", "zstream", "hybrid"]
+
+
+@dataclass(frozen=True)
+class BranchPlan:
+    """`shape` None: a tree NFA, each partial match goes on with the slot that has the fewest
+    events in its own scope. `eager`: slots, in pattern order, whose partial matches are kept in
+    the state between advances; two or more of them are one subtree of the shape."""
+
+    shape: Shape | None
+    eager: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True)
 class Plan:
-    """kind "eager": the order of the pattern. "lazy-chain": `order` (variable indices), or
-    ascending candidate counts of each bucket where it is None."""
+    """One BranchPlan for each branch of the program. `branches` None: each bucket makes its own,
+    for "eager" in the order of the pattern, for "lazy-chain" and "zstream" from its own counts.
+    """
 
-    kind: Choice["eager", "lazy-chain"]
-    order: tuple[int, ...] | None = None
+    kind: PlanKind
+    branches: tuple[BranchPlan, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What is known about the data. `rates`: candidates of each variable in one window of one
+    key. `windows`: how many such windows there are. `selectivities`: for each condition, by its
+    place in `Program.conditions`, the share of combinations that it keeps; what is not given is
+    unknown. `scatter`: how much of the work a start chosen for each window by itself would do,
+    compared with one start for all (1: the same variable is rare everywhere)."""
+
+    rates: Mapping[int, float]
+    selectivities: Mapping[int, float] = field(default_factory=dict)
+    windows: float = 1.0
+    scatter: float = 1.0
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """When the plan is made anew between advances. `threshold`: the relative change of any
+    statistic that counts. `k`: conditions kept for each block of a plan, None for all of them.
+    `distance`: by how much an invariant must be missed."""
+
+    kind: Choice["off", "always", "threshold", "invariants"] = "off"
+    threshold: float = 0.3
+    k: int | None = 1
+    distance: float | Choice["auto", "meta"] = "auto"
 
 
 @dataclass(frozen=True)
 class Program:
     """`home`, where time slices copy rows: the boolean column that is TRUE where a row is in its
     own slice. A match belongs to the slice in which its latest row is at home; others are dropped.
-    The slice is then the last of the `keys`.
+    The slice is then the last of the `keys`. `adaptation` and `estimates`: whether the plan may
+    change between advances, and what it was made from.
     """
 
     columns: tuple[str, ...]
@@ -175,3 +224,5 @@ class Program:
     block_pairs: int = 1 << 17
     ansi: bool = True
     home: int | None = None
+    adaptation: Adaptation = Adaptation()
+    estimates: Estimates | None = None

@@ -60,18 +60,19 @@ class IndexedPool:
         self,
         elements: Positions,
         first: Positions,
-        cells: Sequence[Cell],
+        keys: Sequence[tuple[Cell, Positions]],
         columns: Columns,
         size: int,
     ) -> None:
+        # `keys`: what is equal, and the row of each element at which it is read.
         # For each cell its distinct values, and the distinct codes of the cells up to it. Codes
         # are made dense after each cell: a product of all dictionaries could pass int64.
         self._levels: list[tuple[npt.NDArray[Any], Positions]] = []
         self._stride = size + 1
         code, known = np.zeros(len(first), dtype=np.int64), np.ones(len(first), dtype=np.bool_)
-        for cell in cells:
+        for cell, rows in keys:
             assert cell.column is not None
-            vector = columns.gather(cell.column, cell.type, first)
+            vector = columns.gather(cell.column, cell.type, rows)
             values = _normal(vector)
             dictionary, place = np.unique(values, return_inverse=True)
             codes, code = np.unique(code * len(dictionary) + place, return_inverse=True)
@@ -128,12 +129,18 @@ def scope(step: Step, events: Events, slots: Slots, partials: Partials) -> Range
     # before; the window's edge only matters on an open side.
     low = np.maximum.reduce(after) if after else events.window.start[partials.latest]
     high = np.minimum.reduce(before) if before else events.window.end[partials.earliest]
+    if partials.floor is not None:
+        low = np.maximum(low, partials.floor)
     return Range(low, high)
 
 
 def grows(values: Vector, first: Positions, events: Events) -> bool:
     """Whether the values of candidates never fall within a partition, and all are known."""
     if values.valid is not None or values.values.dtype == object:
+        return False
+    # NaN is above all numbers in SQL, which no comparison of numpy says. One that stands alone
+    # falls nowhere.
+    if values.values.dtype.kind == "f" and np.isnan(values.values[:1]).any():
         return False
     partition = events.partition.start[first]
     # A column that does not follow time shows it early.

@@ -9,18 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.engine import State
 from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.kept import KeptRows
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events import Positions
     from spark_cep.udfs.program import Program
 
 _MAGIC = b"SCEP"
-_VERSION = 1
+_VERSION = 2
 _PREFIX = struct.Struct("<4sHI")  # magic, version, length of the JSON header
 
 
@@ -46,6 +50,17 @@ def to_bytes(state: State, program: Program) -> bytes:
             "program": fingerprint(program),
             "horizon": state.horizon,
             "has_events": state.events is not None,
+            "groups": state.groups,
+            "kept": [
+                {
+                    "branch": each.branch,
+                    "group": each.group,
+                    "lengths": {
+                        str(s): rows.shape[1] for s, rows in each.rows.items() if rows.ndim > 1
+                    },
+                }
+                for each in state.kept
+            ],
         }
     ).encode()
     sink = pa.BufferOutputStream()
@@ -54,6 +69,10 @@ def to_bytes(state: State, program: Program) -> bytes:
     if state.events is not None:
         with pa.ipc.new_stream(sink, state.events.schema) as writer:
             writer.write_table(state.events)
+    for each in state.kept:
+        table = _flat(each)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -75,8 +94,36 @@ def from_bytes(data: bytes, program: Program) -> State:
             "the stored state belongs to another pattern or to other columns",
             hint="restore the pattern it was made with, or start from a new checkpoint",
         )
-    events = None
-    if header["has_events"]:
-        with pa.ipc.open_stream(pa.py_buffer(data)[_PREFIX.size + length :]) as reader:
-            events = reader.read_all()
-    return State(events, header["horizon"])
+    source = pa.BufferReader(pa.py_buffer(data)[_PREFIX.size + length :])
+    events = _read(source) if header["has_events"] else None
+    kept = tuple(_unflat(each, _read(source)) for each in header["kept"])
+    groups = tuple((branch, tuple(group)) for branch, group in header["groups"])
+    return State(events, header["horizon"], groups, kept)
+
+
+def _read(source: pa.BufferReader) -> pa.Table:
+    with pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
+
+
+def _lengths(kept: KeptRows) -> dict[str, int]:
+    return {str(slot): rows.shape[1] for slot, rows in kept.rows.items() if rows.ndim > 1}
+
+
+def _flat(kept: KeptRows) -> pa.Table:
+    """One column for each slot, for a list one for each of its elements."""
+    columns = [
+        (f"{slot}.{place}", column)
+        for slot, rows in kept.rows.items()
+        for place, column in enumerate((rows if rows.ndim > 1 else rows[:, np.newaxis]).T)
+    ]
+    return pa.table({name: pa.array(column) for name, column in columns})
+
+
+def _unflat(header: Mapping[str, Any], table: pa.Table) -> KeptRows:
+    rows: dict[int, Positions] = {}
+    for slot in header["group"]:
+        length = header["lengths"].get(str(slot))
+        columns = [table.column(f"{slot}.{place}").to_numpy() for place in range(length or 1)]
+        rows[slot] = columns[0] if length is None else np.stack(columns, axis=1)
+    return KeptRows(header["branch"], tuple(header["group"]), rows)

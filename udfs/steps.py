@@ -1,15 +1,18 @@
-"""A branch and an order become steps: what each next slot's scope is and what is tested when.
+"""A branch becomes steps: what each next slot's scope is and what is tested when.
 
-Compiled once a bucket, from frozen input. Every condition of the branch appears in exactly one
-place: as an equality that indexes, as a test on each new element, as a test on a complete list,
-inside a negation, or in a group's body. Bounds only narrow the scope; their condition stays a
-test, so a bound may be generous but never lose a row.
+A step depends on the set of slots that are bound, not on the order in which they were, so steps
+are compiled when a walk first reaches them: a chain reaches one step a slot, a tree NFA as many
+of its 2^n as its data leads to. Every condition of the branch appears in exactly one place on any
+way through: as an equality that indexes, as a test on each new element, as a test on a complete
+list, inside a negation, or in a group's body. Bounds only narrow the scope; their condition stays
+a test, so a bound may be generous but never lose a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from spark_cep.udfs.comparisons import Bound, Equality, as_bound, as_equality, cost
@@ -34,9 +37,15 @@ class NegationCheck:
 
 @dataclass(frozen=True)
 class Step:
-    """Binds `slot`. `after` and `before` are the bound slots nearest to it in the order,
-    `unordered` those it has no order with, so that a row could be taken twice."""
+    """Binds the slots of `unit`: one, or those of a join whose partial matches are found first.
 
+    `slot` is the one whose rows are looked up; `after` and `before` are the bound slots nearest
+    to it in the order, `unordered` those it has no order with, so that a row could be taken twice.
+    For a join `orders` and `apart` say what has to hold beside: (earlier, later) and pairs of
+    slots that could take the same row.
+    """
+
+    unit: frozenset[int]
     slot: int
     after: tuple[int, ...]
     before: tuple[int, ...]
@@ -46,23 +55,41 @@ class Step:
     tests: tuple[Condition, ...]
     on_complete: tuple[Condition, ...]
     negations: tuple[NegationCheck, ...]
+    orders: tuple[tuple[int, int], ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True)
+Body = tuple["Branch", "tuple[Condition, ...]"]
+
+
 class Steps:
-    """`bodies`: for each repeated group's slot what can be decided within one iteration."""
+    """The steps of one branch, compiled when they are asked for.
 
-    branch: Branch
-    steps: tuple[Step, ...]
-    bodies: dict[int, tuple[Branch, tuple[Condition, ...]]]
-    covered: tuple[tuple[NegationCheck, ...], ...]
+    `bodies`: for each repeated group's slot what can be decided within one iteration. `minimal`
+    and `maximal`: the slots that may hold the first and the last row of a match.
+    """
 
+    def __init__(self, branch: Branch, program: Program, conditions: Sequence[Condition]) -> None:
+        self.branch = branch
+        self._compiler = _Compiler(branch, program, conditions)
+        self.bodies = self._compiler.bodies
+        self._steps: dict[tuple[frozenset[int], frozenset[int]], Step] = {}
+        slots = range(len(branch.slots))
+        before = {earlier for earlier, _ in branch.precedes}
+        after = {later for _, later in branch.precedes}
+        self.minimal = frozenset(slot for slot in slots if slot not in after)
+        self.maximal = tuple(slot for slot in slots if slot not in before)
 
-def compile_steps(
-    branch: Branch, order: Sequence[int], program: Program, conditions: Sequence[Condition]
-) -> Steps:
-    """The steps that bind the branch's slots in `order` (slot numbers)."""
-    return _Compiler(branch, program, conditions).run(order)
+    def step(self, bound: frozenset[int], unit: frozenset[int]) -> Step:
+        """How partial matches with the slots of `bound` take in those of `unit`."""
+        key = bound, unit
+        if key not in self._steps:
+            self._steps[key] = self._compiler.step(bound, unit)
+        return self._steps[key]
+
+    @cached_property
+    def covered(self) -> tuple[tuple[NegationCheck, ...], ...]:
+        return tuple(tuple(self._compiler.checks_of(n)) for n in self.branch.covered)
 
 
 class _Compiler:
@@ -76,52 +103,105 @@ class _Compiler:
             c for c in conditions if not c.variables & negated and c.variables <= branch.filled()
         ]
 
-    def run(self, order: Sequence[int]) -> Steps:
-        bodies = {
+        self.bodies = {
             number: self._body(number, slot.body)
-            for number, slot in enumerate(self.branch.slots)
+            for number, slot in enumerate(branch.slots)
             if slot.body is not None
         }
-        inner = [c for _, conditions in bodies.values() for c in conditions]
-        waiting = [c for c in self.positive if c not in inner]
-        pending = self._negation_checks(self.branch.negations)
-        steps, bound = [], set[int]()
-        for slot in order:
-            bound.add(slot)
-            ready = [c for c in waiting if self._slots(c) <= bound]
-            waiting = [c for c in waiting if c not in ready]
-            decided = [check for check in pending if self._needs(check) <= bound]
-            pending = [check for check in pending if check not in decided]
-            steps.append(self._step(slot, bound - {slot}, ready, tuple(decided)))
-        assert not waiting
-        assert not pending
-        covered = tuple(tuple(self._negation_checks(n)) for n in self.branch.covered)
-        return Steps(self.branch, tuple(steps), bodies, covered)
+        inner = [c for _, inside in self.bodies.values() for c in inside]
+        self._tested = [(c, self._slots(c)) for c in self.positive if c not in inner]
+        self._checks = [(c, self._needs(c)) for c in self.checks_of(branch.negations)]
 
-    def _step(
-        self,
-        slot: int,
-        bound: set[int],
-        ready: Sequence[Condition],
-        negations: tuple[NegationCheck, ...],
-    ) -> Step:
-        precedes = self.branch.precedes
-        earlier = {other for other in bound if (other, slot) in precedes}
-        later = {other for other in bound if (slot, other) in precedes}
+    def step(self, bound: frozenset[int], unit: frozenset[int]) -> Step:
+        total = bound | unit
+
+        def is_decided(slots: set[int]) -> bool:
+            # What a join decides by itself was tested while its partial matches were found.
+            alone = len(unit) > 1 and slots <= unit
+            return slots <= total and not (bound and slots <= bound) and not alone
+
+        ready = [c for c, slots in self._tested if is_decided(slots)]
+        negations = tuple(check for check, needs in self._checks if is_decided(needs))
+        if len(unit) > 1:
+            return self._join(bound, unit, ready, negations)
+        (slot,) = unit
         on_complete = tuple(c for c in ready if self._folds(c, slot))
         each = [c for c in ready if c not in on_complete]
         equalities, tests = _split(each, lambda c: self._equality(c, slot))
         return Step(
+            unit,
             slot,
-            tuple(o for o in earlier if not any((o, p) in precedes for p in earlier)),
-            tuple(o for o in later if not any((p, o) in precedes for p in later)),
-            tuple(sorted(bound - earlier - later)),
+            *self._neighbours(slot, bound),
             equalities,
             tuple(b for c in tests if (b := self._bound(c, slot)) is not None),
             tuple(sorted(tests, key=cost)),
             on_complete,
             negations,
         )
+
+    def _neighbours(
+        self, slot: int, bound: frozenset[int]
+    ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        precedes = self.branch.precedes
+        earlier = {other for other in bound if (other, slot) in precedes}
+        later = {other for other in bound if (slot, other) in precedes}
+        return (
+            tuple(o for o in earlier if not any((o, p) in precedes for p in earlier)),
+            tuple(o for o in later if not any((p, o) in precedes for p in later)),
+            tuple(sorted(bound - earlier - later)),
+        )
+
+    # -- joins -----------------------------------------------------------------------------------
+
+    def _join(
+        self,
+        bound: frozenset[int],
+        unit: frozenset[int],
+        ready: Sequence[Condition],
+        negations: tuple[NegationCheck, ...],
+    ) -> Step:
+        slot = self._anchor(bound, unit)
+        equalities, tests = _split(ready, lambda c: self._join_equality(c, bound, unit))
+        precedes = self.branch.precedes
+        orders = tuple(
+            pair
+            for pair in sorted(precedes)
+            if (pair[0] in bound and pair[1] in unit) or (pair[0] in unit and pair[1] in bound)
+        )
+        apart = tuple(
+            (mine, theirs)
+            for mine in sorted(bound)
+            for theirs in sorted(unit)
+            if not {(mine, theirs), (theirs, mine)} & precedes
+        )
+        after, before, unordered = self._neighbours(slot, bound)
+        tests = sorted(tests, key=cost)
+        return Step(
+            unit, slot, after, before, unordered, equalities, (), tuple(tests), (), negations,
+            orders, apart,
+        )  # fmt: skip
+
+    def _anchor(self, bound: frozenset[int], unit: frozenset[int]) -> int:
+        """The slot of the unit that the bound ones hold most tightly; its rows are looked up."""
+
+        def sides(slot: int) -> tuple[int, bool, int]:
+            after, before, _ = self._neighbours(slot, bound)
+            return bool(after) + bool(before), not self.branch.slots[slot].is_list, -slot
+
+        return max(unit, key=sides)
+
+    def _join_equality(
+        self, condition: Condition, bound: frozenset[int], unit: frozenset[int]
+    ) -> Equality | None:
+        def is_bound(variable: int) -> bool:
+            return self._is_plain(variable) and self.slot_of[variable] in bound
+
+        for variable in sorted(condition.variables):
+            if self._is_plain(variable) and self.slot_of[variable] in unit:
+                found = as_equality(condition, variable, is_bound)
+                if found is not None:
+                    return found
+        return None
 
     # -- conditions ------------------------------------------------------------------------------
 
@@ -164,7 +244,7 @@ class _Compiler:
 
     # -- negations -------------------------------------------------------------------------------
 
-    def _negation_checks(self, negations: Sequence[Negation]) -> list[NegationCheck]:
+    def checks_of(self, negations: Sequence[Negation]) -> list[NegationCheck]:
         checks = [self._check(negation, None) for negation in negations]
         for number, slot in enumerate(self.branch.slots):
             for negation in slot.body.negations if slot.body else ():

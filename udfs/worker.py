@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_cep.udfs.adapting import Adaptive
 from spark_cep.udfs.answer import Answer
-from spark_cep.udfs.engine import State, advance
+from spark_cep.udfs.chunks import chunks
 from spark_cep.udfs.errors import CepError, WorkerError
+from spark_cep.udfs.events import Events
 
 if TYPE_CHECKING:
     from spark_cep.udfs.output import Output
@@ -33,10 +35,14 @@ def run(
     table = pa.Table.from_batches(read)
     del read
     try:
-        step = advance(program, State(), table)
-        answer = Answer(step.events, output, partition << NUMBERS_SHIFT)
-        for found in step.matches:
+        matching = Adaptive(program)
+        answer = None
+        for step, found in matching.run(chunks(program, table)):
+            if answer is None or answer.events is not step.events:
+                first = partition << NUMBERS_SHIFT if answer is None else answer.next_number
+                answer = Answer(step.events, output, first)
             yield from answer.batches(found)
-        yield answer.metrics(step.metrics)
+        closing = answer or Answer(Events(program, table.slice(0, 0)), output, 0)
+        yield closing.metrics(matching.metrics)
     except CepError as error:
         raise WorkerError(error) from None

@@ -176,7 +176,7 @@ def worker_schema(
     for place, field in enumerate(output.partition):
         types[f"p{place}"] = columns[field.column].dataType
     types["first"] = types["last"] = columns[output.order].dataType
-    types["metrics"] = T.ArrayType(T.LongType(), False)
+    types["metrics"] = T.StringType()
     return T.StructType([T.StructField(name, types[name]) for name in output.names()])
 
 

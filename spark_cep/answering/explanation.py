@@ -1,28 +1,31 @@
 """`explain` and `plan_of`: what runs where, in which order, and why.
 
-A plan is plain data first (`to_dict`) and text second, so that machines and people read the same.
+A plan is plain data first (`to_dict`), and text, a page or a comparison with what was measured
+second, so that machines and people read the same.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_cep import pattern as p
+from spark_cep.answering import page, text
+from spark_cep.answering.analysis import analyses
+from spark_cep.answering.comparison import comparison
 from spark_cep.answering.records import records_of
 from spark_cep.errors import PlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """The plan of one answer. The keys are those of `to_dict`."""
+    """The plan of one answer. The keys are those of `to_dict`. Notebooks show it as a picture."""
 
     facts: Mapping[str, Any]
 
@@ -31,8 +34,15 @@ class MatchPlan:
         copy: dict[str, Any] = json.loads(json.dumps(self.facts))
         return copy
 
+    def to_html(self) -> str:
+        """A page of its own: the drawn plan, and what it was chosen from."""
+        return page.page([self.facts])
+
     def __str__(self) -> str:
-        return "\n".join(_lines(self.facts))
+        return "\n".join(text.lines(self.facts))
+
+    def _repr_html_(self) -> str:
+        return page.fragment(self.facts)
 
 
 def plan_of(df: DataFrame) -> MatchPlan:
@@ -47,21 +57,43 @@ def plan_of(df: DataFrame) -> MatchPlan:
 
 
 def explain(df: DataFrame, mode: str = "text") -> None:
-    """Prints the plan; `mode` is "text" or "json"."""
-    if mode in {"html", "analyze"}:
+    """Prints the plan; `mode` is "text", "json", "html" or "analyze".
+
+    "html" is a page to be written to a file; a notebook shows the same for `cep.plan_of(df)`.
+    "analyze" runs the query, and prints what was measured beside what was estimated.
+    """
+    show = _MODES.get(mode)
+    if show is None:
         raise PlanError(
-            f"explain(mode={mode!r}) is not available yet",
-            hint='use mode="text" or "json"; cep.metrics(df) has the counts of an action',
+            f"{mode!r} is no mode of explain", hint='use mode="text", "json", "html" or "analyze"'
         )
-    if mode not in {"text", "json"}:
-        raise PlanError(f"{mode!r} is no mode of explain", hint='use mode="text" or "json"')
-    plans = [record.plan for record in records_of(df)]
-    if mode == "text":
-        sys.stdout.write("\n\n".join(map(str, plans)) + "\n")
-        return
-    dicts = [plan.to_dict() for plan in plans]
+    sys.stdout.write(show(df) + "\n")
+
+
+def _text(df: DataFrame) -> str:
+    return "\n\n".join(str(record.plan) for record in records_of(df))
+
+
+def _json(df: DataFrame) -> str:
+    dicts = [record.plan.to_dict() for record in records_of(df)]
     whole = dicts[0] if len(dicts) == 1 else dicts
-    sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+def _html(df: DataFrame) -> str:
+    return page.page([record.plan.facts for record in records_of(df)])
+
+
+def _analyze(df: DataFrame) -> str:
+    return "\n\n".join("\n".join(comparison(each)) for each in analyses(df))
+
+
+_MODES: Mapping[str, Callable[[DataFrame], str]] = {
+    "text": _text,
+    "json": _json,
+    "html": _html,
+    "analyze": _analyze,
+}
 
 
 def pattern_text(node: p.Node) -> str:
@@ -81,6 +113,23 @@ def pattern_text(node: p.Node) -> str:
     return f"{name}({', '.join(map(pattern_text, node.parts))})"
 
 
+def pattern_parts(node: p.Node) -> dict[str, Any]:
+    """The pattern's structure as plain data.
+
+    >>> pattern_parts(p.seq("a", "!x").root)["parts"]
+    [{'kind': 'event', 'variable': 'a'}, {'kind': 'not', 'variable': 'x'}]
+    """
+    if isinstance(node, p.Event):
+        return {"kind": "event", "variable": node.name}
+    if isinstance(node, p.Not):
+        return {"kind": "not", "variable": node.event.name}
+    parts = [pattern_parts(each) for each in p.children(node)]
+    if isinstance(node, p.Repeat):
+        return {"kind": "repeat", "parts": parts, "low": node.low, "high": node.high}
+    names = {p.Seq: "seq", p.All: "all", p.Any: "any", p.Optional: "optional"}
+    return {"kind": names[type(node)], "parts": parts}
+
+
 def window_text(window: p.Within | None) -> str | None:
     """WITHIN as the user wrote it.
 
@@ -96,44 +145,3 @@ def _quantifier(low: int, high: int | None) -> str:
     if high is None:
         return {0: "*", 1: "+"}.get(low, f"{{{low},}}")
     return f"{{{low}}}" if low == high else f"{{{low},{high}}}"
-
-
-# ---- text --------------------------------------------------------------------------------------
-
-
-def _lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Match #{facts['number']}: {facts['pattern']}"
-    yield f"  strategy  {facts['strategy']}, {facts['consumption']}"
-    yield f"  window    {facts['window'] or 'none'}"
-    yield f"  keys      {_keys(facts)}"
-    yield f"  order     {', '.join(facts['order_by'])}"
-    yield f"  plan      {facts['plan']} {' → '.join(facts['order'])}"
-    yield f"            {facts['reason']}"
-    for each in facts["rejected"]:
-        yield f"            rejected {each['plan']}: {each['reason']}"
-    yield "Before, in Spark"
-    for name, conditions in facts["before"]["candidates"].items():
-        yield f"  {name}: {' AND '.join(conditions) if conditions else 'any row'}"
-    yield from _each("  computes", facts["before"]["computed"])
-    yield f"  ships     {', '.join(facts['before']['shipped'])}"
-    yield f"  drops     {facts['before']['drops']}"
-    count = facts["buckets"]["count"]
-    yield f"  deals to  {count} bucket{'s' * (count != 1)}: {facts['buckets']['reason']}"
-    yield f"  slices    {facts['slices']}"
-    yield "Engine"
-    yield from _each("  tests", facts["engine"]["conditions"])
-    yield f"  limits    {', '.join(f'{k} {v:,}' for k, v in facts['limits'].items() if v)}"
-    yield f"  adapts    {facts['adaptation']}"
-    yield "After, in Spark"
-    yield from _each("  tests", facts["after"]["conditions"])
-    yield from _each("  gives", facts["after"]["columns"])
-
-
-def _keys(facts: Mapping[str, Any]) -> str:
-    inferred = [f"{each} (inferred)" for each in facts["inferred_keys"]]
-    return ", ".join([*facts["partition_by"], *inferred]) or "none: one partition"
-
-
-def _each(label: str, texts: Sequence[str]) -> Iterator[str]:
-    for place, text in enumerate(texts):
-        yield f"{label if place == 0 else '':<11} {text}"

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import PlanError
 from spark_cep.planning.buckets import plan_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, Observation
 
     from spark_cep.answering.explanation import MatchPlan
 
-# Older answers are forgotten; a record is a few kilobytes.
+# Older answers are forgotten; a record is a few kilobytes ...
 REMEMBERED = 10_000
+# ... without the means to make the answer again, which hold its whole plan in Spark.
+REPEATABLE = 100
 
 _numbers = itertools.count(1)
 _records: dict[int, Record] = {}
@@ -29,12 +33,14 @@ _ATTRIBUTE = "_spark_cep_record"
 
 @dataclass(frozen=True)
 class Record:
-    """One answer. `observation` receives its metrics when the first action has run."""
+    """One answer. `observation` receives its metrics when the first action has run. `rerun` makes
+    the answer once more, with an observation of its own that is still empty."""
 
     number: int
     plan: MatchPlan
     observation: Observation
     buckets: int
+    rerun: Callable[[], tuple[DataFrame, Observation]] | None = None
 
 
 def new_number() -> int:
@@ -42,8 +48,11 @@ def new_number() -> int:
 
 
 def remember(df: DataFrame, record: Record) -> DataFrame:
-    """Keeps the record, also on the DataFrame itself."""
+    """Keeps the record, also on the DataFrame itself: there as long as that lives."""
     _records[record.number] = record
+    old = _records.get(record.number - REPEATABLE)
+    if old is not None:
+        _records[old.number] = replace(old, rerun=None)
     while len(_records) > REMEMBERED:
         del _records[next(iter(_records))]
     setattr(df, _ATTRIBUTE, record)

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.answering.explanation import MatchPlan, pattern_text, window_text
+from spark_cep.planning.expected import planned
 from spark_cep.shipping.prepare import drops_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from spark_cep.answering.answer import Answer
     from spark_cep.compiling.compiled import Compiled
@@ -27,14 +28,26 @@ _STRATEGIES = {
 
 
 def title(pattern: Pattern, compiled: Compiled, choice: Choice, number: int) -> str:
-    """The name that Spark shows: plan, order, window, strategy and the answer's number."""
+    """The name that Spark shows: plan, order, window, estimate with the runner-up's, strategy
+    and the answer's number."""
     within = window_text(pattern.window)
+    shown = "" if choice.shown == choice.plan.kind else f" {choice.shown}"
     parts = [
-        f"{choice.plan.kind} {'→'.join(_names(compiled.variables, choice.order))}",
+        f"{choice.plan.kind}{shown}",
         *([f"within {within}"] if within else []),
+        *_estimate(choice),
         compiled.strategy,
     ]
     return f"match_pattern[{', '.join(parts)}  #{number}]"
+
+
+def _estimate(choice: Choice) -> Iterator[str]:
+    if choice.cost is None:
+        return
+    unit = "" if choice.unit == "in all" else f" {choice.unit}"
+    others = [each for each in choice.rejected if each.cost is not None]
+    runner_up = f" ({others[0].plan} {others[0].cost:.2g})" if others else ""
+    yield f"est. {choice.cost:.2g} pairs{unit}{runner_up}"
 
 
 def report(
@@ -57,15 +70,19 @@ def report(
             "inferred_keys": list(compiled.inferred),
             "order_by": [_order(each) for each in compiled.orders],
             "plan": choice.plan.kind,
+            "shown": choice.shown,
             "order": _names(compiled.variables, choice.order),
+            "rung": choice.rung,
             "reason": choice.reason,
+            "cost": choice.cost,
+            "unit": choice.unit,
             "rejected": [asdict(each) for each in choice.rejected],
+            **planned(compiled, choice, program.adaptation),
             "before": _before(compiled, shipment),
             "buckets": {"count": layout.buckets, "reason": layout.buckets_reason},
             "slices": layout.slices_reason,
             "engine": {"conditions": [each.text for each in compiled.conditions]},
             "limits": asdict(program.limits),
-            "adaptation": "none in this version",
             "after": {"conditions": list(compiled.after), "columns": _columns(answer, compiled)},
         }
     )

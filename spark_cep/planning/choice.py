@@ -1,129 +1,337 @@
 """Choosing a plan: a pure function from facts to a choice that says why.
 
-Today's ladder is short: what was forced, else a lazy chain, fewest candidates first.
-Later planners add rungs here; whatever is chosen, the answer is the same.
+A ladder of named rungs; the first that has an answer gives it. What was forced comes first, then
+what the pattern leaves no choice about, then what nothing is known of; the rest is decided by
+cost. Every plan that was not taken keeps its estimated cost and a reason. Whatever is chosen, the
+answer is the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spark_cep.errors import PlanError
-from spark_cep.plans import Wish, order_of
-from spark_cep.udfs.order import rarest_first
-from spark_cep.udfs.program import Plan, Strategy, Variable
+from spark_cep.planning.forced import forced_plan, groups_of
+from spark_cep.udfs.planning.costs import Costs, measured
+from spark_cep.udfs.planning.generate import generate, plan_from, show
+from spark_cep.udfs.planning.model import BranchModel, Cost, plan_cost
+from spark_cep.udfs.planning.partition import hybrid_plan
+from spark_cep.udfs.planning.shapes import chain, slots_of
+from spark_cep.udfs.program import BranchPlan, Estimates, Plan, PlanKind, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
 
-    from spark_cep.statistics import Statistics
+    from spark_cep.plans import Wish
+    from spark_cep.udfs.planning.blocks import Generated
+    from spark_cep.udfs.program import Branch, Condition, Strategy, Variable
+
+# Where windows that start by their own counts would do less than this share of the work, the
+# plan is left to each partial match.
+SCATTERED = 0.6
+# A ZStream tree is taken where it is expected to take less than this share of the chain's time:
+# what it joins first has to be held, a chain holds a few blocks.
+CLEARLY = 0.8
 
 
 @dataclass(frozen=True)
 class Facts:
-    """`counts`: candidates of each variable id, exact or in a common unit; None: not known.
-    `source` says in words where they come from. `conditions`: the variables of each conjunct.
-    `notes`: what else there is to say about the counts."""
+    """`estimates`: what is known of the data, in numbers for `unit`; None: nothing. `source` says
+    in words where they come from, `notes` what else there is to say."""
 
     variables: tuple[Variable, ...]
     strategy: Strategy
     wish: Wish
-    counts: Mapping[int, float] | None = None
+    branches: tuple[Branch, ...]
+    conditions: tuple[Condition, ...] = ()
+    estimates: Estimates | None = None
     source: str = ""
-    conditions: tuple[frozenset[int], ...] = ()
+    unit: str = ""
     notes: tuple[str, ...] = ()
+    costs: Costs | None = None
 
 
 @dataclass(frozen=True)
 class Rejected:
     plan: str
+    shown: str
+    cost: float | None
     reason: str
 
 
 @dataclass(frozen=True)
 class Choice:
-    """`order` is what will be bound first to last, as far as it is known on the driver."""
+    """`order`: the variables of the first branch as they are bound, as far as that is known on
+    the driver. `cost`: expected pairs, per `unit`. `adapts`: whether workers may change it."""
 
     plan: Plan
-    order: tuple[int, ...]
+    rung: str
     reason: str
+    order: tuple[int, ...]
+    shown: str
+    cost: float | None = None
+    unit: str = ""
+    source: str = ""
     rejected: tuple[Rejected, ...] = ()
+    adapts: bool = False
+    estimates: Estimates | None = None
+    generated: tuple[Generated, ...] = ()
 
 
 def choose(facts: Facts) -> Choice:
-    """The plan for a pattern.
-
-    >>> a, b, c = Variable("a"), Variable("b", is_list=True), Variable("c")
-    >>> facts = Facts((a, b, c), "any", Wish("auto"), {0: 20, 1: 1, 2: 3}, "a sample of 24 rows")
-    >>> choose(facts).order  # c has the fewest candidates, lists come last
-    (2, 0, 1)
-    """
-    choice = _choice(facts)
-    return replace(choice, reason="; ".join((choice.reason, *facts.notes)))
-
-
-def _choice(facts: Facts) -> Choice:
-    positive = _positive(facts.variables)
-    forced = None if facts.wish.order is None else order_of(facts.wish.order, facts.variables)
-    if facts.strategy != "any":
-        words = {"next": "skip till next match", "strict": "strict"}[facts.strategy]
-        reason = f"under {words} a run takes rows as they come, in the order of the pattern"
-        if facts.wish.kind == "lazy-chain":
-            reason += ", whatever plan= says"
-        return Choice(Plan("eager"), positive, reason)
-    if facts.wish.kind == "eager":
-        return Choice(Plan("eager"), positive, "forced by plan=")
-    if forced is not None:
-        return Choice(Plan("lazy-chain", forced), forced, "forced by plan=")
-    if len(positive) == 1:
-        return Choice(Plan("eager"), positive, "one variable has one order")
-    eager = Rejected("eager", "binds frequent variables before rare ones")
-    if facts.counts is None:
-        reason = "candidates are counted in each bucket, the fewest first"
-        return Choice(Plan("lazy-chain"), positive, reason, (eager,))
-    lists = {v for v in positive if facts.variables[v].is_list}
-    counts = {v: facts.counts.get(v, 0.0) for v in positive}
-    order = rarest_first(counts, facts.conditions, lists)
-    reason = f"fewest candidates first, by {facts.source}"
-    return Choice(Plan("lazy-chain", order), order, reason, (eager,))
+    """The plan for a pattern."""
+    table = _Table(facts)
+    choice = next(found for rung in LADDER if (found := rung(table)) is not None)
+    reason = "; ".join((choice.reason, *facts.notes))
+    rejected = table.rejected(choice)
+    return replace(
+        choice, reason=reason, rejected=rejected, estimates=facts.estimates, source=facts.source
+    )
 
 
-def check_selectivities(statistics: Statistics, variables: tuple[Variable, ...]) -> None:
-    """Selectivities are of pairs of variables that the pattern has."""
-    names = {each.name.casefold() for each in variables}
-    for pair in statistics.selectivities:
-        for name in pair:
-            if name.casefold() not in names:
-                raise PlanError(
-                    f"statistics give a selectivity for {name!r}, which the pattern does not have",
-                    hint=_variables(variables),
-                )
+# ---- what there is to choose from --------------------------------------------------------------
 
 
-def rates_by_id(statistics: Statistics, variables: tuple[Variable, ...]) -> dict[int, float]:
-    """The rates given, by variable id; every positive variable needs one."""
-    given = {name.casefold(): rate for name, rate in statistics.rates.items()}
-    names = {each.name.casefold() for each in variables}
-    unknown = [name for name in statistics.rates if name.casefold() not in names]
-    if unknown:
-        raise PlanError(
-            f"statistics give a rate for {unknown[0]!r}, which the pattern does not have",
-            hint=_variables(variables),
-        )
-    positive = _positive(variables)
-    missing = [variables[v].name for v in positive if variables[v].name.casefold() not in given]
-    if missing:
-        raise PlanError(
-            f"statistics give no rate for {missing[0]!r}",
-            hint="give a rate for every positive variable, or leave rates out",
-        )
-    return {v: given[variables[v].name.casefold()] for v in positive}
+@dataclass(frozen=True)
+class Candidate:
+    """One way to run the pattern. `cost` None where nothing is known."""
+
+    plan: Plan
+    shown: str
+    cost: Cost | None
+    generated: tuple[Generated, ...] = ()
 
 
-def _variables(variables: tuple[Variable, ...]) -> str:
-    return f"the pattern's variables are {', '.join(each.name for each in variables)}"
+@dataclass
+class _Table:
+    """The candidates of one choice, made when they are looked at."""
+
+    facts: Facts
+    _made: dict[PlanKind, Candidate] = field(default_factory=dict)
+
+    @cached_property
+    def models(self) -> list[BranchModel]:
+        facts = self.facts
+        return [BranchModel(b, facts.conditions, facts.variables) for b in facts.branches]
+
+    @cached_property
+    def costs(self) -> Costs:
+        return self.facts.costs or measured()
+
+    def candidate(self, kind: PlanKind) -> Candidate:
+        if kind not in self._made:
+            self._made[kind] = self._make(kind)
+        return self._made[kind]
+
+    def _make(self, kind: PlanKind) -> Candidate:
+        estimates = self.facts.estimates
+        if kind == "eager":
+            return self.fixed(Plan(kind, tuple(BranchPlan(_in_order(m)) for m in self.models)))
+        if kind == "hybrid":
+            return self._hybrid()
+        if estimates is None:
+            return self.fixed(Plan(kind))
+        if kind == "tree":
+            return Candidate(Plan(kind), self.shown(Plan(kind)), self._tree_cost(estimates))
+        made = tuple(generate(kind, self.models, estimates, self.costs))
+        plan = plan_from(kind, made)
+        return Candidate(plan, self.shown(plan), _sum([each.cost for each in made]), made)
+
+    def fixed(self, plan: Plan) -> Candidate:
+        """A plan that was not generated, with its cost."""
+        estimates = self.facts.estimates
+        cost = None
+        if estimates is not None and plan.branches is not None:
+            shapes = zip(self.models, plan.branches, strict=True)
+            found = [
+                plan_cost(model, each.shape, estimates, self.costs)
+                for model, each in shapes
+                if each.shape is not None
+            ]
+            cost = _sum(found)
+        return Candidate(plan, self.shown(plan), cost)
+
+    def _hybrid(self) -> Candidate:
+        wish, variables = self.facts.wish, self.facts.variables
+        estimates = self.facts.estimates or Estimates({})
+        groups = [
+            groups_of(wish, variables, model.branch) if wish.eager is not None else None
+            for model in self.models
+        ]
+        plans = [
+            hybrid_plan(model, estimates, self.costs, each)
+            for model, each in zip(self.models, groups, strict=True)
+        ]
+        return self.fixed(Plan("hybrid", tuple(plans)))
+
+    def _tree_cost(self, estimates: Estimates) -> Cost:
+        """A chain's, less what every window saves that starts where it has fewest events, and a
+        look into the scope of every other variable for each partial match."""
+        one = self.candidate("lazy-chain").cost
+        assert one is not None
+        looks = max(model.size for model in self.models) - 1
+        time = one.time * estimates.scatter + self.costs.result * one.partials * looks
+        return Cost(one.pairs * estimates.scatter, one.partials * estimates.scatter, time)
+
+    def shown(self, plan: Plan) -> str:
+        """How the plan of each branch is written, the first few of them."""
+        if plan.branches is None:
+            return plan.kind if plan.kind == "tree" else "own counts"
+        most = 3
+        texts = [
+            show(branch_plan, model.names)
+            for model, branch_plan in zip(self.models[:most], plan.branches, strict=False)
+        ]
+        more = len(self.models) - most
+        return " or ".join(texts) + (f" or {more} more" if more > 0 else "")
+
+    def taken(
+        self, candidate: Candidate, rung: str, reason: str, *, adapts: bool = False
+    ) -> Choice:
+        cost = None if candidate.cost is None else candidate.cost.pairs
+        unit = "" if cost is None else self.facts.unit
+        return Choice(
+            candidate.plan, rung, reason, self._order(candidate.plan), candidate.shown, cost, unit,
+            adapts=adapts, generated=candidate.generated,
+        )  # fmt: skip
+
+    def _order(self, plan: Plan) -> tuple[int, ...]:
+        first = self.facts.branches[0]
+        shape = plan.branches[0].shape if plan.branches else None
+        slots = range(len(first.slots)) if shape is None else slots_of(shape)
+        return tuple(v for slot in slots for v in first.slots[slot].variables)
+
+    def rejected(self, choice: Choice) -> tuple[Rejected, ...]:
+        """The other kinds, cheapest first, where there was something to compare."""
+        if choice.rung not in COMPARED or self.facts.estimates is None:
+            return ()
+        kinds: tuple[PlanKind, ...] = ("lazy-chain", "zstream", "tree", "eager", "hybrid")
+        others = []
+        for kind in kinds:
+            if kind != choice.plan.kind:
+                each = self.candidate(kind)
+                pairs = None if each.cost is None else each.cost.pairs
+                reason = self._why_not(each, choice)
+                others.append(Rejected(kind, each.shown, pairs, reason))
+        return tuple(sorted(others, key=lambda r: float("inf") if r.cost is None else r.cost))
+
+    def _why_not(self, candidate: Candidate, choice: Choice) -> str:
+        kind = candidate.plan.kind
+        chosen = self.candidate(choice.plan.kind).cost
+        if kind == "hybrid":
+            return "keeps partial matches ready for rows still to come; here all rows are there"
+        assert candidate.cost is not None
+        assert chosen is not None
+        if chosen.time and candidate.cost.time > chosen.time:
+            return f"expected to take {candidate.cost.time / chosen.time:.3g} times as long"
+        if kind == "tree":
+            return "chooses anew for each partial match, and the same variables are rare everywhere"
+        return "no faster, and it holds more at a time"
 
 
-def _positive(variables: tuple[Variable, ...]) -> tuple[int, ...]:
-    return tuple(number for number, each in enumerate(variables) if not each.negated)
+def _in_order(model: BranchModel) -> Shape:
+    return chain(range(model.size))
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    total = Cost(0.0, 0.0, 0.0)
+    for cost in costs:
+        total = total + cost
+    return total
+
+
+# ---- the ladder --------------------------------------------------------------------------------
+
+
+def _runs(table: _Table) -> Choice | None:
+    """The other strategies take rows as they come."""
+    if table.facts.strategy == "any":
+        return None
+    words = {"next": "skip till next match", "strict": "strict"}[table.facts.strategy]
+    reason = f"under {words} a run takes rows as they come, in the order of the pattern"
+    if table.facts.wish.kind not in {"auto", "eager"}:
+        reason += ", whatever plan= says"
+    eager = replace(table.candidate("eager"), cost=None)
+    return table.taken(eager, "strategy", reason)
+
+
+def _named(table: _Table) -> Choice | None:
+    """A plan that names its variables."""
+    facts = table.facts
+    if facts.wish.eager is not None:
+        return table.taken(table.candidate("hybrid"), "forced", "forced by plan=")
+    plan = forced_plan(facts.wish, facts.variables, facts.branches)
+    if plan is None:
+        return None
+    return table.taken(table.fixed(plan), "forced", "forced by plan=")
+
+
+def _single(table: _Table) -> Choice | None:
+    if any(model.size > 1 for model in table.models):
+        return None
+    return table.taken(table.candidate("eager"), "one variable", "one variable has one order")
+
+
+def _kind(table: _Table) -> Choice | None:
+    """A kind of plan, its shape by cost."""
+    kind = table.facts.wish.kind
+    if kind == "auto":
+        return None
+    reason = f"plan={kind!r}, {_shaped(table, kind)}"
+    return table.taken(table.candidate(kind), "forced", reason, adapts=kind in ADAPTING)
+
+
+def _shaped(table: _Table, kind: PlanKind) -> str:
+    if kind == "eager":
+        return "the order of the pattern"
+    if kind == "tree":
+        return "each partial match chooses for itself"
+    if table.facts.estimates is None:
+        return "candidates are counted in each bucket"
+    return f"the cheapest by {table.facts.source}"
+
+
+def _unknown(table: _Table) -> Choice | None:
+    """Nothing is known before the data is there; then each bucket knows its counts."""
+    if table.facts.estimates is not None:
+        return None
+    reason = "nothing is known of the data: each bucket counts its candidates, the fewest first"
+    return table.taken(table.candidate("lazy-chain"), "no statistics", reason, adapts=True)
+
+
+def _scattered(table: _Table) -> Choice | None:
+    """No order is good everywhere."""
+    estimates = table.facts.estimates
+    if estimates is None or estimates.scatter > SCATTERED:
+        return None
+    reason = (
+        f"what is rare changes from key to key or with time: by {table.facts.source}, starting "
+        f"where each window has fewest events does {estimates.scatter:.0%} of the work"
+    )
+    return table.taken(table.candidate("tree"), "rare changes", reason)
+
+
+def _cheapest(table: _Table) -> Choice | None:
+    one, tree = table.candidate("lazy-chain"), table.candidate("zstream")
+    assert one.cost is not None
+    assert tree.cost is not None
+    source = table.facts.source
+    if tree.cost.time < CLEARLY * one.cost.time:
+        share = tree.cost.time / one.cost.time
+        reason = f"joins take {share:.0%} of the best chain's time, by {source}"
+        return table.taken(tree, "cheapest", reason, adapts=True)
+    return table.taken(one, "cheapest", f"fewest partial matches, by {source}", adapts=True)
+
+
+LADDER: tuple[Callable[[_Table], Choice | None], ...] = (
+    _runs,
+    _named,
+    _single,
+    _kind,
+    _unknown,
+    _scattered,
+    _cheapest,
+)
+COMPARED = frozenset({"rare changes", "cheapest", "forced"})
+ADAPTING = frozenset({"lazy-chain", "zstream"})

@@ -105,6 +105,12 @@ def select(df: DataFrame, shipment: Shipment) -> Prepared:
     return Prepared(chosen.select(*encoded), raw)
 
 
+def some(df: DataFrame, shipment: Shipment, places: Sequence[int]) -> DataFrame:
+    """Only these of the shipped columns, as they travel."""
+    chosen = select(df, shipment).df
+    return chosen.select(*[shipment.names()[place] for place in places])
+
+
 def _shipped(each: Shipped) -> Column:
     if each.role == "mask":
         return F.col(MASK)

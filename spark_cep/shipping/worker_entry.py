@@ -41,12 +41,10 @@ def entry(program: Program, output: Output, answered: pa.Schema, name: str) -> E
 
 
 def nothing(answered: pa.Schema) -> pa.RecordBatch:
-    """The metrics of an empty bucket: one row, all counts 0."""
+    """The metrics of an empty bucket: one row, which counts nothing."""
     import pyarrow as pa  # noqa: PLC0415
-
-    from spark_cep.udfs.output import METRICS  # noqa: PLC0415
 
     *columns, metrics = answered
     arrays = [pa.nulls(1, column.type) for column in columns]
-    counts = pa.array([[0] * len(METRICS)], type=metrics.type)
+    counts = pa.array(["{}"], type=metrics.type)
     return pa.RecordBatch.from_arrays([*arrays, counts], names=answered.names)

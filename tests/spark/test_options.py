@@ -29,10 +29,11 @@ def df(spark: SparkSession) -> DataFrame:
         ({"remotes": {"x": 1}}, "remotes= is not available yet"),
         ({"shed": 0.5}, "shed= is not available yet"),
         ({"after_match": "SKIP TO NEXT ROW"}, "after_match= is not available yet"),
-        ({"adapt": "always"}, "adapt= is not available yet"),
+        ({"adapt": "sometimes"}, "'sometimes' is no way to adapt"),
         ({"rows": "all omit empty"}, "row patterns, which are not available yet"),
         ({"rows": "some"}, "'some' is no choice of rows"),
-        ({"plan": "tree"}, "the plan 'tree' is not available yet"),
+        ({"plan": cep.plans.join(("a", "a"))}, "the join tree names 'a' twice"),
+        ({"plan": cep.plans.hybrid(eager=["a"])}, "the hybrid plan leaves out b"),
         ({"plan": "fast"}, "'fast' is no plan"),
         ({"plan": cep.plans.chain("a")}, "the chain leaves out b"),
         ({"plan": cep.plans.chain("a", "b", "a")}, "the chain names 'a' twice"),
@@ -55,10 +56,19 @@ def test_wrong_or_missing_options_are_refused(
     assert caught.value.hint
 
 
-def test_plans_of_later_versions_are_refused_where_they_are_made() -> None:
-    for make in (cep.plans.tree, cep.plans.hybrid, lambda: cep.plans.join(("a", "b"))):
-        with pytest.raises(cep.PlanError, match="not available yet"):
-            make()
+@pytest.mark.parametrize(
+    "plan",
+    [
+        *("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"),
+        cep.plans.chain("b", "a"),
+        cep.plans.join(("b", "a")),
+        cep.plans.hybrid(eager=["a", "b"]),
+    ],
+)
+@pytest.mark.parametrize("adapt", ["off", "always", cep.adapt.invariants(k=2, distance="meta")])
+def test_every_plan_and_adaptation_gives_the_answer(df: DataFrame, plan: Any, adapt: Any) -> None:
+    matches = cep.match_pattern(df, PAIR, order_by="t", plan=plan, adapt=adapt)
+    assert matches.select("a.t", "b.t").collect() == [(1, 2)]
 
 
 def test_the_order_is_needed(df: DataFrame) -> None:
@@ -71,8 +81,15 @@ def test_a_pattern_is_needed(df: DataFrame) -> None:
         cep.match_pattern(df, "a b", order_by="t")  # type: ignore[arg-type]
 
 
+SETTINGS = (
+    ("spark.cep.buckets", "many"),
+    ("spark.cep.slices", "maybe"),
+    ("spark.cep.sample", "a bit"),
+)
+
+
 def test_settings_that_make_no_sense_are_refused(spark: SparkSession, df: DataFrame) -> None:
-    for name, value in (("spark.cep.buckets", "many"), ("spark.cep.slices", "maybe")):
+    for name, value in SETTINGS:
         spark.conf.set(name, value)
         with pytest.raises(cep.PlanError, match=name):
             cep.match_pattern(df, PAIR, order_by="t")
@@ -91,7 +108,7 @@ def test_selectivities_alone_leave_the_sample_on(df: DataFrame) -> None:
     matches = cep.match_pattern(df, PAIR, order_by="t", statistics=statistics)
     reason = cep.plan_of(matches).to_dict()["reason"]
     assert "the input's 2 rows" in reason
-    assert "selectivities are not used yet" in reason
+    assert "no condition between a and b: their selectivity is not used" in reason
 
 
 @pytest.mark.parametrize("failing", ["CAST('x' || t AS INT)", "java"])
@@ -141,11 +158,3 @@ def test_a_column_that_compares_with_the_name_of_a_function_is_no_call(df: DataF
     left_to_chance = seq(event("a", (F.rand() > 0.5) & (F.col("kind") == "it's")), "b")
     with pytest.raises(cep.PatternError, match="another value each time"):
         cep.match_pattern(df, left_to_chance, order_by="t")
-
-
-def test_an_explanation_has_two_modes_yet(df: DataFrame) -> None:
-    matches = cep.match_pattern(df, PAIR, order_by="t")
-    with pytest.raises(cep.PlanError, match="not available yet"):
-        cep.explain(matches, mode="html")
-    with pytest.raises(cep.PlanError, match="no mode of explain"):
-        cep.explain(matches, mode="loud")

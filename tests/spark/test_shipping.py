@@ -87,14 +87,28 @@ def test_a_condition_is_not_tried_where_an_earlier_one_fails(spark: SparkSession
 
 
 def test_no_job_runs_but_the_sample(spark: SparkSession, ticks: DataFrame) -> None:
+    fresh = ticks.select("*")
+
     def jobs(plan: str) -> int:
         tracker = spark.sparkContext._jsc.sc().statusTracker()
         before = set(tracker.getJobIdsForGroup(None))
-        cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k", plan=plan)
+        cep.match_pattern(fresh, PAIR, order_by="t", partition_by="k", plan=plan)
         return len(set(tracker.getJobIdsForGroup(None)) - before)
 
     assert jobs("eager") == 0
     assert jobs("auto") == 1
+    assert jobs("zstream") == 0  # the sample is kept with the DataFrame
+
+
+def test_a_sample_can_be_done_without(spark: SparkSession, ticks: DataFrame) -> None:
+    spark.conf.set("spark.cep.sample", "off")
+    try:
+        matches = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k")
+        told = cep.plan_of(matches).to_dict()
+    finally:
+        spark.conf.unset("spark.cep.sample")
+    assert told["rung"] == "no statistics"
+    assert "no sample, for spark.cep.sample is off" in told["reason"]
 
 
 def test_given_statistics_replace_the_sample(spark: SparkSession, ticks: DataFrame) -> None:

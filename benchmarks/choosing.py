@@ -1,0 +1,78 @@
+"""The driver's way from a program to its plan, without Spark: a sample of the first rows, then
+the choice; and the worker's, from its rows to matches. All that knows how plans are chosen is
+here; benchmarks only ask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from benchmarks.programs import Run
+from spark_cep.adapt import adaptation
+from spark_cep.planning.choice import Choice, Facts, choose
+from spark_cep.planning.sample import ROWS
+from spark_cep.plans import wish
+from spark_cep.udfs.adapting import Adaptive
+from spark_cep.udfs.chunks import chunks
+from spark_cep.udfs.program import Adaptation
+from spark_cep.udfs.sampling import estimates_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from benchmarks.programs import Prepared
+    from spark_cep.udfs.program import Estimates, PlanKind, Program
+
+AUTO = "auto"
+FORCED: tuple[PlanKind, ...] = ("eager", "lazy-chain", "tree", "zstream", "hybrid")
+
+
+def planned(prepared: Prepared, plan: str) -> tuple[Prepared, Choice]:
+    """The program as the driver ships it for `plan=`, and the choice. What a forced kind leaves
+    open is decided by the sample as well; its plan then stays as it is, so that kinds are
+    compared and not what they adapt to."""
+    choice = _choice(prepared.program, _sampled(prepared.program, prepared.table), plan)
+    adapts = choice.adapts and plan == AUTO
+    program = replace(
+        prepared.program,
+        plan=choice.plan,
+        estimates=choice.estimates,
+        adaptation=adaptation("invariants") if adapts else Adaptation(),
+    )
+    return replace(prepared, program=program), choice
+
+
+def work(prepared: Prepared) -> Run:
+    """What a worker does with a bucket, up to the answer's rows."""
+    program, table = prepared.program, prepared.table
+    started = perf_counter()
+    matching = Adaptive(program)
+    for _ in matching.run(chunks(program, table)):
+        pass
+    return Run(matching.metrics, perf_counter() - started)
+
+
+def choice_seconds(program: Program, estimates: Estimates) -> float:
+    """What choosing takes when the statistics are given."""
+    started = perf_counter()
+    _choice(program, estimates, AUTO)
+    return perf_counter() - started
+
+
+def _sampled(program: Program, table: pa.Table) -> Estimates | None:
+    return estimates_of(program, table.slice(0, ROWS))
+
+
+def _choice(program: Program, estimates: Estimates | None, plan: str) -> Choice:
+    return choose(
+        Facts(
+            program.variables,
+            program.strategy,
+            wish(plan),
+            program.branches,
+            program.conditions,
+            estimates,
+        )
+    )

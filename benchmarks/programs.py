@@ -1,0 +1,227 @@
+"""Programs and their rows without Spark: what the planner and the engine get, from numpy columns.
+
+The compiler and the engine are the real ones. What Spark does before them (candidate masks,
+hoisted expressions, dropping rows that can be nothing, canonical keys) numpy does here, over
+whole columns, so a million rows are ready in a fraction of a second. It knows plain arithmetic,
+comparisons and boolean logic over columns without NULL: the texts of benchmarks, no more.
+
+An expression's type is the type of its value over no rows, so one evaluator does both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from spark_cep.compiling.compile import compile_pattern
+from spark_cep.compiling.compiled import ColumnInfo, Compiled
+from spark_cep.compiling.literals import literal
+from spark_cep.shipping.shipment import Shipment, Shipped
+from spark_cep.udfs.engine import State, advance
+from spark_cep.udfs.expressions import Constant, Type
+from spark_cep.udfs.program import BranchPlan, Order, Plan, Program
+
+if TYPE_CHECKING:
+    from spark_cep.pattern import Pattern
+    from spark_cep.udfs.metrics import Metrics
+
+# A column of values, or an Arrow array of what only a `cep.udf` looks into, such as lists.
+Column = np.ndarray | pa.Array
+Columns = Mapping[str, Column]
+
+_OPERATORS: dict[type[exp.Expr], Callable[..., Any]] = {
+    exp.EQ: np.equal, exp.NEQ: np.not_equal, exp.LT: np.less, exp.LTE: np.less_equal,
+    exp.GT: np.greater, exp.GTE: np.greater_equal, exp.And: np.logical_and,
+    exp.Or: np.logical_or, exp.Not: np.logical_not, exp.Add: np.add, exp.Sub: np.subtract,
+    exp.Mul: np.multiply, exp.Div: np.divide, exp.Mod: np.fmod, exp.Neg: np.negative,
+    exp.Abs: np.abs, exp.Paren: lambda value: value,
+    exp.Between: lambda value, low, high: (low <= value) & (value <= high),
+    exp.In: lambda value, *items: np.isin(value, items),
+}  # fmt: skip
+_CASTS = {"DOUBLE": np.float64, "BIGINT": np.int64, "INT": np.int32}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A program with the neutral plan "eager", and the table of its rows, in the order given."""
+
+    program: Program
+    table: pa.Table
+
+    def times(self) -> np.ndarray:
+        """The event time of each row."""
+        column: np.ndarray = self.table.column(self.program.orders[0].column).to_numpy()
+        return column
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one walk over rows counted, and the engine's time."""
+
+    metrics: Metrics
+    seconds: float
+
+
+def prepare(
+    pattern: Pattern, columns: Columns, *, order_by: str = "t", partition_by: Sequence[str] = ()
+) -> Prepared:
+    """Compiles the pattern over the columns and makes the rows that the engine would get."""
+    shipment = Shipment(list(columns))
+    compiled = compile_pattern(
+        pattern,
+        [ColumnInfo(name, _type(column)) for name, column in columns.items()],
+        order_by=order_by,
+        partition_by=list(partition_by),
+        typer=_NumpyTyper(columns),
+        shipment=shipment,
+        time_zone="UTC",
+    )
+    if compiled.after:
+        raise NotImplementedError(f"only Spark can evaluate {compiled.after}")
+    program = _program(compiled, shipment)
+    return Prepared(program, _table(program, compiled, shipment, columns))
+
+
+def chain(*order: int, kind: Any = "lazy-chain") -> Plan:
+    """The plan that binds the slots of the only branch in this order."""
+    shape: Any = order[0]
+    for slot in order[1:]:
+        shape = (shape, slot)
+    return Plan(kind, (BranchPlan(shape),))
+
+
+def run(prepared: Prepared, plan: Plan) -> Run:
+    """All matches in one advance, dropped as they come."""
+    return next(iter(run_pieces(prepared, plan, [(prepared.table, None)])))
+
+
+def run_pieces(
+    prepared: Prepared, plan: Plan, pieces: Sequence[tuple[pa.Table, int | float | None]]
+) -> Iterator[Run]:
+    """One advance for each piece of rows with its horizon, under one plan."""
+    program, state = replace(prepared.program, plan=plan), State()
+    for table, horizon in pieces:
+        started = time.perf_counter()
+        step = advance(program, state, table, horizon)
+        for _ in step.matches:
+            pass
+        yield Run(step.metrics, time.perf_counter() - started)
+        state = step.state
+
+
+def cut(prepared: Prepared, rows: int) -> list[tuple[pa.Table, int | float | None]]:
+    """The table, which has to be in the order of time, in pieces of about `rows` rows, each with
+    its horizon: rows of one time stay together, and the last piece has no horizon. A small rest
+    goes with the last piece."""
+    times, size = prepared.times(), prepared.table.num_rows
+    ends = np.searchsorted(times, times[np.arange(rows - 1, size - rows // 2, rows)], side="right")
+    ends = [int(end) for end in np.unique(ends) if end < size]
+    bounds = [0, *ends, size]
+    return [
+        (prepared.table.slice(start, end - start), None if end == size else times[end - 1].item())
+        for start, end in itertools.pairwise(bounds)
+    ]
+
+
+# ---- the program and its rows ------------------------------------------------------------------
+
+
+def _program(compiled: Compiled, shipment: Shipment) -> Program:
+    keys = [shipment.column(text) for text in (*compiled.partition, *compiled.inferred)]
+    orders = tuple(
+        Order(shipment.column(o.expression), o.type, o.descending, o.nulls_first)
+        for o in compiled.orders
+    )
+    mask = shipment.special("mask", "mask")
+    return Program(
+        columns=shipment.names(),
+        keys=tuple(keys),
+        orders=orders,
+        mask=mask,
+        variables=compiled.variables,
+        conditions=compiled.conditions,
+        tree=compiled.tree,
+        branches=compiled.branches,
+        plan=Plan("eager"),
+        window=compiled.window,
+        strategy=compiled.strategy,
+        consumption=compiled.consumption,
+    )
+
+
+def _table(program: Program, compiled: Compiled, shipment: Shipment, columns: Columns) -> pa.Table:
+    mask = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
+    for variable, texts in enumerate(compiled.masks):
+        meets = np.ones(len(mask), dtype=np.bool_)
+        for text in texts:
+            meets &= _value(str(text), columns)
+        mask |= meets.astype(np.int64) << variable
+    arrays = [_shipped(each, mask, columns) for each in shipment.shipped]
+    table = pa.Table.from_arrays(arrays, names=list(program.columns))
+    window = program.window
+    if program.strategy == "strict" or (window is not None and window.kind == "events"):
+        return table
+    return table.filter(pa.array(mask != 0))
+
+
+def _shipped(shipped: Shipped, mask: np.ndarray, columns: Columns) -> pa.Array:
+    if shipped.role == "mask":
+        return pa.array(mask)
+    column = columns[shipped.column] if shipped.column else _value(shipped.text(), columns)
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+# ---- expressions -------------------------------------------------------------------------------
+
+
+class _NumpyTyper:
+    """Answers the compiler's questions about types."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._nothing = {name: column[:0] for name, column in columns.items()}
+
+    def of_row(self, expressions: Sequence[Any]) -> list[Type | str]:
+        return [_type(_value(str(each), self._nothing)) for each in expressions]
+
+    def of_match(
+        self, expressions: Sequence[str], variables: Mapping[str, bool]
+    ) -> list[Type | str]:
+        raise NotImplementedError(f"only Spark can evaluate {list(expressions)} over {variables}")
+
+    def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
+        return [literal(each) or f"{each} is no literal" for each in expressions]
+
+
+def _type(column: Column) -> Type:
+    if isinstance(column, pa.Array):
+        return Type("other")
+    if column.dtype.kind in "if":
+        kind: Any = "int" if column.dtype.kind == "i" else "float"
+        return Type(kind, 8 * column.dtype.itemsize)
+    return Type("bool") if column.dtype.kind == "b" else Type("string")
+
+
+def _value(text: str, columns: Columns) -> Any:
+    return _evaluated(sqlglot.parse_one(text, dialect="spark"), columns)
+
+
+def _evaluated(node: exp.Expr, columns: Columns) -> Any:
+    if isinstance(node, exp.Column):
+        return columns[node.name]
+    if isinstance(node, exp.Literal):
+        # A decimal beside a double is a double, as in Spark.
+        return node.name if node.is_string else int(node.name) if node.is_int else float(node.name)
+    if isinstance(node, exp.Cast):
+        return _evaluated(node.this, columns).astype(_CASTS[node.to.sql("spark").upper()])
+    if type(node) not in _OPERATORS:
+        raise NotImplementedError(f"numpy has no rule for {node.sql('spark')}")
+    operands = [_evaluated(each, columns) for each in node.iter_expressions()]
+    return _OPERATORS[type(node)](*operands)

@@ -1,0 +1,75 @@
+"""The counts of one answer, put together from those of its buckets.
+
+A bucket's counts are the JSON text that `udfs/output.py` describes. Merged counts are of the same
+shape, so they merge again, in any order: numbers and pairs of numbers are added up, peaks are the
+largest, swaps stand one after another in the order of their event times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spark_cep.udfs.output import METRICS, PEAKS, TOTALS
+
+Counts = Mapping[str, Any]
+
+
+def from_text(text: str) -> Counts:
+    counts: Counts = json.loads(text)
+    return counts
+
+
+def merged(counts: Iterable[Counts]) -> dict[str, Any]:
+    """One for many, with every key.
+
+    >>> found = merged([{"pairs": 2, "nodes": {"0:0": [2, 1]}}, {"nodes": {"0:0": [3, 3]}}])
+    >>> found["pairs"], found["matches"], found["nodes"], found["swaps"]
+    (2, 0, {'0:0': [5, 4]}, [])
+    """
+    every = list(counts)
+    numbers = {
+        name: _folded(name, [int(each.get(name, 0)) for each in every])
+        for name in (*METRICS, *TOTALS)
+    }
+    candidates = _added([_paired(each.get("candidates", {})) for each in every])
+    return {
+        **numbers,
+        "conditions": _added([each.get("conditions", {}) for each in every]),
+        "candidates": {key: value[0] for key, value in candidates.items()},
+        "nodes": _added([each.get("nodes", {}) for each in every]),
+        "swaps": sorted(
+            (swap for each in every for swap in each.get("swaps", [])),
+            key=lambda swap: str(swap.get("event_time", "")),
+        ),
+    }
+
+
+def shown(counts: Counts) -> dict[str, int]:
+    """The numbers that `cep.metrics` gives, of merged counts."""
+    numbers = {name: int(counts[name]) for name in (*METRICS, *TOTALS)}
+    return {**numbers, "plan_swaps": len(counts["swaps"])}
+
+
+def _folded(name: str, values: list[int]) -> int:
+    return max(values, default=0) if name in PEAKS else sum(values)
+
+
+def _paired(numbers: Mapping[str, int]) -> dict[str, list[int]]:
+    return {key: [value] for key, value in numbers.items()}
+
+
+def _added(maps: Iterable[Mapping[str, list[int]]]) -> dict[str, list[int]]:
+    """Lists of numbers under equal keys, added up place by place; keys in the order of numbers
+    in them, so that the tenth comes after the ninth."""
+    total: dict[str, list[int]] = {}
+    for each in maps:
+        for key, values in each.items():
+            before = total.get(key, [0] * len(values))
+            total[key] = [mine + theirs for mine, theirs in zip(before, values, strict=True)]
+    return {key: total[key] for key in sorted(total, key=_in_numbers)}
+
+
+def _in_numbers(key: str) -> list[int]:
+    return [int(part) for part in key.replace(":", ",").split(",") if part.isdigit()]

@@ -1,0 +1,173 @@
+"""The chosen plan as the facts of explain tell it, in types: what drawings and tables read.
+
+The facts are plain data that may come from elsewhere, a log for example, so what they leave out
+has a neutral reading: a plan without branches is one branch that binds the variables in `order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+# A name, or what is joined: left and right.
+Shape = Union[str, tuple["Shape", "Shape"]]  # noqa: UP007
+Facts = Mapping[str, Any]
+# The unit of estimates that are for the whole input.
+IN_ALL = "in all"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A step of the plan: what it `binds` to what was bound before, so that `bound` are; what it
+    is expected to cost, and to test. `is_last`: it makes matches, others make partial ones."""
+
+    binds: tuple[str, ...]
+    bound: tuple[str, ...]
+    key: str = ""
+    pairs: float | None = None
+    partials: float | None = None
+    conditions: tuple[str, ...] = ()
+    is_last: bool = False
+
+    @property
+    def starts(self) -> bool:
+        """Whether it only finds candidates to go on with."""
+        return self.binds == self.bound
+
+
+@dataclass(frozen=True)
+class Branch:
+    """`variables` in the order of the pattern; a repeated group is one, called "(a b)". `shape`
+    None: the order is not decided before the data is seen."""
+
+    variables: tuple[str, ...]
+    shape: Shape | None
+    eager: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+    def node(self, names: Sequence[str]) -> Node | None:
+        """The step after which just these are bound."""
+        return next((each for each in self.nodes if set(each.bound) == set(names)), None)
+
+    def called(self, key: str) -> tuple[str, ...]:
+        """The variables in the key of a step: "0:1,2" are the second and the third."""
+        slots = [int(slot) for slot in key.partition(":")[2].split(",") if slot]
+        return tuple(self.variables[slot] for slot in slots if slot < len(self.variables))
+
+
+def branches(facts: Facts) -> tuple[Branch, ...]:
+    """
+    >>> branches({"order": ["c", "b", "a"]})[0].shape
+    (('c', 'b'), 'a')
+    """
+    found = facts.get("branches")
+    if not found:
+        order = tuple(facts["order"])
+        return (Branch(order, spine(order)),)
+    return tuple(map(_branch, found))
+
+
+def spine(parts: Sequence[Shape]) -> Shape | None:
+    """What is joined from left to right, one after another."""
+    joined: Shape | None = None
+    for part in parts:
+        joined = part if joined is None else (joined, part)
+    return joined
+
+
+def leaves(shape: Shape) -> tuple[str, ...]:
+    if isinstance(shape, str):
+        return (shape,)
+    return leaves(shape[0]) + leaves(shape[1])
+
+
+def is_chain(shape: Shape) -> bool:
+    """Whether variables are bound one by one."""
+    return isinstance(shape, str) or (isinstance(shape[1], str) and is_chain(shape[0]))
+
+
+def rates(facts: Facts) -> Mapping[str, float]:
+    """Candidates of each variable in a window of a key."""
+    statistics = facts.get("statistics") or {}
+    found: Mapping[str, float] = statistics.get("rates") or {}
+    return found
+
+
+def unit(facts: Facts) -> str:
+    """What costs are for, as it follows a number: nothing if for all of the input."""
+    found = facts.get("unit") or IN_ALL
+    return "" if found == IN_ALL else f" {found}"
+
+
+def selectivities(facts: Facts) -> list[tuple[str, float | None]]:
+    """Each condition, and the share of combinations that it keeps."""
+    found = (facts.get("statistics") or {}).get("selectivities") or []
+    return [(each["condition"], each["selectivity"]) for each in found]
+
+
+def members(name: str) -> list[str]:
+    """The variables of a repeated group; of all others itself.
+
+    >>> members("(a b)"), members("c")
+    (['a', 'b'], ['c'])
+    """
+    return name.strip("()").split()
+
+
+def negated(facts: Facts) -> list[str]:
+    """The variables that no branch binds."""
+    slots = {name for branch in branches(facts) for name in branch.variables}
+    bound = {name for slot in slots for name in members(slot)}
+    return [name for name in facts["before"]["candidates"] if name not in bound]
+
+
+def binds_late(facts: Facts) -> bool:
+    """Whether a plan decides the order: other strategies take rows as they come."""
+    return str(facts["strategy"]).startswith("skip till any")
+
+
+def title(facts: Facts) -> str:
+    """The plan in one line, as Spark's own explain names it.
+
+    >>> title({"plan": "tree", "shown": "tree"}), title({"plan": "eager", "order": ["a", "b"]})
+    ('tree', 'eager a→b')
+    """
+    return _named(facts["plan"], facts.get("shown") or "→".join(facts["order"]))
+
+
+def rejected(facts: Facts) -> Iterator[tuple[str, float | None, str]]:
+    """Name, cost and reason of each plan that was not taken."""
+    for each in facts["rejected"]:
+        yield _named(each["plan"], each.get("shown") or ""), each.get("cost"), each["reason"]
+
+
+def _named(kind: str, shown: str) -> str:
+    return kind if shown in {"", kind} else f"{kind} {shown}"
+
+
+def _shape(given: Any) -> Shape:
+    if isinstance(given, str):
+        return given
+    shape = spine([_shape(part) for part in given])
+    assert shape is not None, "a join of nothing"
+    return shape
+
+
+def _branch(given: Mapping[str, Any]) -> Branch:
+    shape = None if given["shape"] is None else _shape(given["shape"])
+    branch = Branch(tuple(given["variables"]), shape, tuple(given.get("eager") or ()))
+    return replace(branch, nodes=tuple(_node(each, branch) for each in given.get("nodes") or ()))
+
+
+def _node(each: Mapping[str, Any], branch: Branch) -> Node:
+    bound = branch.called(each["key"])
+    return Node(
+        tuple(each["binds"]),
+        bound,
+        each["key"],
+        each.get("pairs"),
+        each.get("partials"),
+        tuple(each.get("conditions") or ()),
+        len(bound) == len(branch.variables),
+    )

@@ -1,0 +1,83 @@
+"""What explain says besides the plan's picture, in named sections of labelled rows.
+
+Text and page show the same sections: this is the one place that decides what is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_cep.answering import figures
+from spark_cep.answering.planned import title, unit
+
+if TYPE_CHECKING:
+    from spark_cep.answering.planned import Facts
+
+
+@dataclass(frozen=True)
+class Section:
+    """A row without a label goes on with the one before."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+def summary(facts: Facts) -> Section:
+    """What is matched, and the plan for it."""
+    return Section("Plan", tuple(_summary(facts)))
+
+
+def run_where(facts: Facts) -> tuple[Section, Section, Section]:
+    """What runs before the engine, in it, and after it."""
+    return (
+        Section("Before, in Spark", tuple(_before(facts))),
+        Section("Engine", tuple(_engine(facts))),
+        Section("After, in Spark", tuple(_after(facts))),
+    )
+
+
+def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield "strategy", f"{facts['strategy']}, {facts['consumption']}"
+    yield "window", facts["window"] or "none"
+    yield "keys", _keys(facts)
+    yield "order", ", ".join(facts["order_by"])
+    yield "plan", title(facts)
+    rung = facts.get("rung")
+    yield "why", f"{rung}: {facts['reason']}" if rung else facts["reason"]
+    if facts.get("cost") is not None:
+        yield "costs", f"≈ {figures.amount(facts['cost'])} pairs{unit(facts)}"
+
+
+def _before(facts: Facts) -> Iterator[tuple[str, str]]:
+    before = facts["before"]
+    for name, conditions in before["candidates"].items():
+        yield f"{name}:", " AND ".join(conditions) if conditions else "any row"
+    yield from _listed("computes", before["computed"])
+    yield "ships", ", ".join(before["shipped"])
+    yield "drops", before["drops"]
+    count = facts["buckets"]["count"]
+    yield "deals to", f"{count} bucket{'s' * (count != 1)}: {facts['buckets']['reason']}"
+    yield "slices", facts["slices"]
+
+
+def _engine(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield from _listed("tests", facts["engine"]["conditions"])
+    yield "limits", ", ".join(f"{k} {v:,}" for k, v in facts["limits"].items() if v)
+    yield "adapts", facts["adaptation"]
+
+
+def _after(facts: Facts) -> Iterator[tuple[str, str]]:
+    yield from _listed("tests", facts["after"]["conditions"])
+    yield from _listed("gives", facts["after"]["columns"])
+
+
+def _keys(facts: Facts) -> str:
+    inferred = [f"{each} (inferred)" for each in facts["inferred_keys"]]
+    return ", ".join([*facts["partition_by"], *inferred]) or "none: one partition"
+
+
+def _listed(label: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for place, text in enumerate(texts):
+        yield "" if place else label, text

@@ -1,0 +1,131 @@
+"""explain as text and as a page, from facts alone."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from spark_cep.answering.explanation import MatchPlan, pattern_parts
+from spark_cep.answering.page import page
+from spark_cep.pattern import all_of, any_of, seq
+from tests.explained import chain, facts
+
+
+def plan(**others: Any) -> MatchPlan:
+    shape = chain("c", "b", "a")
+    return MatchPlan(facts("lazy-chain", ["a", "b", "c"], shape, **{"shown": "c→b→a", **others}))
+
+
+def parsed(html: str) -> ElementTree.Element:
+    return ElementTree.fromstring(html.removeprefix("<!doctype html>\n"))
+
+
+def test_text_says_which_plan_why_at_what_cost_and_what_else_there_was() -> None:
+    lines = str(plan()).splitlines()
+    start = lines.index("  plan      lazy-chain c→b→a")
+    assert lines[start : start + 9] == [
+        "  plan      lazy-chain c→b→a",
+        "  why       cheapest: it has the lowest estimated cost",
+        "  costs     ≈ 1.2e6 pairs",
+        "  rejected  eager a→b→c, ≈ 4.1e7 pairs (34x): binds a, b early",
+        "            tree: needs a scope",
+        "  rates     a 10, b 20, c 30 candidates in a window, from a sample of 24,000 rows",
+        "  keeps     0.25 of pairs: a.price < b.price",
+        "            0.25 of pairs: b.price < c.price",
+        "  holds     r(a) < r(c)",
+    ]
+
+
+def test_text_leaves_out_what_is_not_known() -> None:
+    bare = dict(plan().facts)
+    for name in ("rung", "cost", "statistics", "branches", "invariants", "shown"):
+        del bare[name]
+    bare["rejected"] = [{"plan": "eager", "reason": "binds a, b early"}]
+    lines = str(MatchPlan(bare)).splitlines()
+    start = lines.index("  plan      lazy-chain a→b→c")
+    assert lines[start + 1 : start + 4] == [
+        "  why       it has the lowest estimated cost",
+        "  rejected  eager: binds a, b early",
+        "Before, in Spark",
+    ]
+
+
+def test_costs_say_what_they_are_for() -> None:
+    assert "  costs     ≈ 1.2e6 pairs a million rows" in str(plan(unit="a million rows"))
+    assert "pairs a million rows, estimated" in plan(unit="a million rows").to_html()
+    assert "  costs     ≈ 1.2e6 pairs\n" in str(plan(unit="in all"))
+
+
+def test_a_page_is_a_whole_document_with_the_fragment_of_notebooks() -> None:
+    found = plan()
+    html = found.to_html()
+    assert html.startswith("<!doctype html>\n<html")
+    assert found._repr_html_() in html
+    assert parsed(html).find("./head/title") is not None
+
+
+def test_a_page_has_the_picture_and_every_fact_of_the_text() -> None:
+    root = parsed(plan().to_html())
+    assert root.find(".//{http://www.w3.org/2000/svg}svg") is not None
+    words = " ".join("".join(root.itertext()).split())
+    for text in (
+        "lazy-chain c→b→a (chosen)", "eager a→b→c", "4.1e7", "34x", "needs a scope",
+        "a.price < b.price", "0.25", "r(a) < r(c)", "between advances, by invariants",
+        "rows that no variable accepts", "4 buckets: two a core", "cheapest",
+    ):  # fmt: skip
+        assert text in words, text
+
+
+def test_a_page_needs_nothing_from_outside_and_runs_nothing() -> None:
+    html = plan().to_html()
+    for word in ("<script", "<style", "<link", "href", "src=", "url(", "@import", "onclick"):
+        assert word not in html
+    # The only address names the format of the picture; nothing is read from it.
+    assert html.count("http") == html.count("http://www.w3.org/2000/svg")
+
+
+@pytest.mark.parametrize("place", ["pattern", "reason", "window", "adaptation", "slices"])
+def test_no_text_becomes_markup(place: str) -> None:
+    bad = "<img src=x onerror=alert(1)> & \x00 \udcff"
+    html = plan(**{place: bad}).to_html()
+    assert "<img" not in html
+    assert "<img src=x onerror=alert(1)> & \ufffd \ufffd" in "".join(parsed(html).itertext())
+
+
+def test_a_page_shows_all_plans_of_a_dataframe() -> None:
+    both = page([plan().facts, facts("eager", ["x", "y"], chain("x", "y"))])
+    assert len(list(parsed(both).iter("{http://www.w3.org/2000/svg}svg"))) == 2
+
+
+def test_a_plan_survives_a_round_trip_through_plain_data() -> None:
+    found = plan()
+    assert MatchPlan(found.to_dict()).to_html() == found.to_html()
+
+
+def test_the_structure_of_a_pattern_is_plain_data() -> None:
+    assert pattern_parts(seq("a", any_of("b{2,4}", all_of("c?", "d"))).root) == {
+        "kind": "seq",
+        "parts": [
+            {"kind": "event", "variable": "a"},
+            {
+                "kind": "any",
+                "parts": [
+                    {
+                        "kind": "repeat",
+                        "parts": [{"kind": "event", "variable": "b"}],
+                        "low": 2,
+                        "high": 4,
+                    },
+                    {
+                        "kind": "all",
+                        "parts": [
+                            {"kind": "optional", "parts": [{"kind": "event", "variable": "c"}]},
+                            {"kind": "event", "variable": "d"},
+                        ],
+                    },
+                ],
+            },
+        ],
+    }

@@ -1,0 +1,85 @@
+"""What an arriving event meets, and the cheapest order to merge groups when it is the final one.
+
+A group is a slot whose events wait, or a shape whose partial matches are kept. A merge begins
+with the group of the final event, where there is one such slot, and joins the others one after
+the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Final
+
+from spark_cep.udfs.planning.model import shape_slots
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.planning.costs import Costs
+    from spark_cep.udfs.planning.figures import Figures
+    from spark_cep.udfs.program import Shape
+
+# How many sets of merged groups are followed at a time: all of them up to nine groups.
+_WIDTH: Final = 70
+
+
+class Merges:
+    """`finals`: the slots that can be final, and how often each is."""
+
+    def __init__(self, figures: Figures, costs: Costs, finals: Mapping[int, float]) -> None:
+        self.finals = finals
+        self._figures = figures
+        self._costs = costs
+        self._known: dict[tuple[int, int], float] = {}
+
+    def time(self, left: int, right: int, arriving: int) -> float:
+        """Eqs. 6 and 9: joining two sets of slots, when an event of the slot `arriving` has come:
+        of that slot no other event is in play, of the rest all that are in the window."""
+        both = left | right
+        joined = self._figures.join(left, right)
+        if both >> arriving & 1:
+            rate = self._figures.rate(arriving)
+            in_play = 1 / rate if rate > 0 else 0.0
+        else:
+            # Per window of time k slots begin k times as many combinations as lie in one window.
+            in_play = 1 / both.bit_count()
+        # A pair is looked at even where there is nothing to test.
+        tested = max(1, self._tested(left, right))
+        return in_play * (
+            joined.pairs * tested * self._costs.pair + joined.partials * self._costs.result
+        )
+
+    def _tested(self, left: int, right: int) -> int:
+        model = self._figures.model
+        return sum(
+            bool(a.slots & left and a.slots & right) and not model.is_looked_up(a, left, right)
+            for a in model.within(left | right)
+        )
+
+    def cheapest(self, groups: Sequence[Shape]) -> tuple[float, Shape]:
+        """The time of a merge, on average over the finals, and the shape that it runs."""
+        slots = {shape_slots(group): group for group in groups}
+        states = {mask: (0.0, group) for mask, group in slots.items()}
+        if len(self.finals) == 1:
+            (final,) = self.finals
+            states = {mask: state for mask, state in states.items() if mask >> final & 1}
+        for _ in range(len(groups) - 1):
+            grown: dict[int, tuple[float, Shape]] = {}
+            for mask, (time, shape) in states.items():
+                for other, group in slots.items():
+                    if not mask & other:
+                        total = time + self._average(mask, other)
+                        if total < grown.get(mask | other, (float("inf"),))[0]:
+                            grown[mask | other] = total, (shape, group)
+            kept = nsmallest(_WIDTH, grown.items(), key=lambda item: item[1][0])
+            states = dict(kept)
+        (found,) = states.values()
+        return found
+
+    def _average(self, left: int, right: int) -> float:
+        known = self._known.get((left, right))
+        if known is None:
+            known = sum(
+                share * self.time(left, right, final) for final, share in self.finals.items()
+            )
+            self._known[left, right] = known
+        return known

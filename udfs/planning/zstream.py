@@ -1,0 +1,203 @@
+"""Algorithm 3: the cheapest tree of joins over the slots in their order, by dynamic programming.
+
+Every run of neighbouring slots is planned once, from all ways to split it in two. A tree is given
+as it is run: a slot is the unit when the other side is a join; of two slots the one with fewer
+candidates is the spine; with a list, and of two joins, what is cheaper: as a rule the smaller join
+is the unit, which has to be kept.
+
+A block is a join of the plan, verified from the leaves to the root. Its deciding conditions
+compare its time with that of the best tree of each other split, as found when it was planned:
+both trees are fixed, and what they take is computed from current statistics. The paper keeps the
+costs of subtrees as constants instead; but a statistic may change without violating any earlier
+invariant, and then the constants are wrong on both sides. See docs/decisions. `every` compares
+with the best of all trees of each other split under current statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from spark_cep.udfs.planning.blocks import Block, Comparison, Generated
+from spark_cep.udfs.planning.model import plan_cost
+from spark_cep.udfs.planning.shapes import tree_text
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.planning.costs import Costs
+    from spark_cep.udfs.planning.figures import Times
+    from spark_cep.udfs.planning.model import BranchModel
+    from spark_cep.udfs.program import Estimates, Shape
+
+
+def zstream(model: BranchModel, estimates: Estimates, costs: Costs) -> Generated:
+    """The cheapest tree over runs of slots."""
+    times = model.given(estimates).times(costs)
+    best = _best(times, 0, model.size)
+    blocks = tuple(_blocks(model, costs, times, best))
+    return Generated(best.shape, blocks, plan_cost(model, best.shape, estimates, costs))
+
+
+# ---- dynamic programming -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The best tree over the slots [start, stop). `split`: where its second part begins."""
+
+    start: int
+    stop: int
+    shape: Shape
+    time: float = 0.0
+    split: int = -1
+
+    @property
+    def slots(self) -> int:
+        return (1 << self.stop) - (1 << self.start)
+
+    @property
+    def is_slot(self) -> bool:
+        return self.stop - self.start == 1
+
+
+def _best(times: Times, start: int, stop: int) -> _Run:
+    known = times.found.get((start, stop))
+    if known is not None:
+        return cast("_Run", known)
+    if stop - start == 1:
+        best = _Run(start, stop, start)
+    else:
+        # min takes the first of equals: ties go to the earliest split.
+        best = min(
+            (_joined(times, start, split, stop) for split in range(start + 1, stop)),
+            key=lambda run: run.time,
+        )
+    times.found[start, stop] = best
+    return best
+
+
+def _joined(times: Times, start: int, split: int, stop: int) -> _Run:
+    """The best tree whose two parts meet at `split`."""
+    spine, unit = _oriented(times, _best(times, start, split), _best(times, split, stop))
+    time = (spine.time + unit.time) + times.join(spine.slots, unit.slots)
+    return _Run(start, stop, (spine.shape, unit.shape), time, split)
+
+
+def _oriented(times: Times, first: _Run, second: _Run) -> tuple[_Run, _Run]:
+    """Which of two neighbours is the spine."""
+    if first.is_slot != second.is_slot:
+        in_order = second.is_slot
+    elif first.is_slot and times.figures.model.is_symmetric(first.slots, second.slots):
+        in_order = times.figures.start(first.start) <= times.figures.start(second.start)
+    else:
+        ahead = times.join(first.slots, second.slots)
+        in_order = ahead <= times.join(second.slots, first.slots)
+    return (first, second) if in_order else (second, first)
+
+
+# ---- blocks ------------------------------------------------------------------------------------
+
+
+def _blocks(model: BranchModel, costs: Costs, times: Times, run: _Run) -> Iterator[Block]:
+    if run.is_slot:
+        return
+    first, second = _best(times, run.start, run.split), _best(times, run.split, run.stop)
+    yield from _blocks(model, costs, times, first)
+    yield from _blocks(model, costs, times, second)
+    sides = _sides(model, costs, run, first, second)
+    if sides is not None:
+        yield Block((sides,))
+    splits = [split for split in range(run.start + 1, run.stop) if split != run.split]
+    if splits:
+        yield Block(
+            tuple(
+                Cheaper(
+                    model, costs, run.shape, _joined(times, run.start, split, run.stop).shape,
+                    wins_ties=run.split < split,
+                )
+                for split in splits
+            ),
+            tuple(
+                CheaperThanAny(
+                    model, costs, run.shape, (run.start, split, run.stop),
+                    wins_ties=run.split < split,
+                )
+                for split in splits
+            ),
+        )  # fmt: skip
+
+
+def _sides(
+    model: BranchModel, costs: Costs, run: _Run, first: _Run, second: _Run
+) -> Comparison | None:
+    """What decides which part is the unit, where that is open."""
+    if first.is_slot != second.is_slot:
+        return None
+    assert not isinstance(run.shape, int)
+    spine, unit = run.shape
+    if (
+        isinstance(spine, int)
+        and isinstance(unit, int)
+        and model.is_symmetric(first.slots, second.slots)
+    ):
+        return Rarer(model, spine, unit)
+    return Cheaper(model, costs, run.shape, (unit, spine), wins_ties=spine == first.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Cheaper(Comparison):
+    """Over the same slots, the tree `chosen` takes less time than `other`."""
+
+    model: BranchModel
+    costs: Costs
+    chosen: Shape
+    other: Shape
+    wins_ties: bool
+
+    def sides(self, estimates: Estimates) -> tuple[float, float]:
+        times = self.model.given(estimates).times(self.costs)
+        return times.shape(self.chosen)[0], times.shape(self.other)[0]
+
+    def terms(self, names: Sequence[str]) -> tuple[str, str]:
+        return f"cost{tree_text(self.chosen, names)}", f"cost{tree_text(self.other, names)}"
+
+
+@dataclass(frozen=True, eq=False)
+class CheaperThanAny(Comparison):
+    """The tree `chosen` takes less time than every tree over the same run that is split at the
+    place in the middle of `others` (start, split, stop)."""
+
+    model: BranchModel
+    costs: Costs
+    chosen: Shape
+    others: tuple[int, int, int]
+    wins_ties: bool
+
+    def sides(self, estimates: Estimates) -> tuple[float, float]:
+        times = self.model.given(estimates).times(self.costs)
+        return times.shape(self.chosen)[0], _joined(times, *self.others).time
+
+    def terms(self, names: Sequence[str]) -> tuple[str, str]:
+        start, split, stop = self.others
+        parts = " ".join(names[start:split]), " ".join(names[split:stop])
+        return f"cost{tree_text(self.chosen, names)}", f"cost(best of [{parts[0]}] [{parts[1]}])"
+
+
+@dataclass(frozen=True, eq=False)
+class Rarer(Comparison):
+    """Of two slots that are joined, `spine` has fewer candidates than `unit`."""
+
+    model: BranchModel
+    spine: int
+    unit: int
+
+    @property
+    def wins_ties(self) -> bool:  # type: ignore[override]
+        return self.spine < self.unit
+
+    def sides(self, estimates: Estimates) -> tuple[float, float]:
+        figures = self.model.given(estimates)
+        return figures.start(self.spine), figures.start(self.unit)
+
+    def terms(self, names: Sequence[str]) -> tuple[str, str]:
+        return f"rate({names[self.spine]})", f"rate({names[self.unit]})"
