@@ -62,7 +62,7 @@ def drawn(laws: Laws, seed: int = SEED) -> Columns:
     return {"t": np.cumsum(gaps).astype(np.int64), "kind": kind, **values}
 
 
-def traffic(events: int, kinds: int, shifts: int = 3) -> Laws:
+def traffic(events: int, kinds: int, shifts: int = 2) -> Laws:
     """Shares on a geometric ladder, means far apart; `shifts` times both are dealt anew, and no
     kind keeps its rung."""
     random = np.random.default_rng([SEED, kinds])

@@ -14,8 +14,6 @@ from spark_cep import alias as _alias
 
 if TYPE_CHECKING:
     from spark_cep import adapt, plans
-    from spark_cep.answering.explanation import explain, plan_of
-    from spark_cep.answering.metering import metrics
     from spark_cep.compiling.user_functions import udf
     from spark_cep.errors import (
         CepError,
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
         RemoteError,
         error_of,
     )
+    from spark_cep.explaining.explanation import explain, plan_of
+    from spark_cep.explaining.metering import metrics
     from spark_cep.match import match_pattern
     from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
     from spark_cep.statistics import Statistics
@@ -44,11 +44,11 @@ _HOMES = {
     "any_of": "pattern",
     "error_of": "errors",
     "event": "pattern",
-    "explain": "answering.explanation",
+    "explain": "explaining.explanation",
     "match_pattern": "match",
-    "metrics": "answering.metering",
+    "metrics": "explaining.metering",
     "no": "pattern",
-    "plan_of": "answering.explanation",
+    "plan_of": "explaining.explanation",
     "plans": None,
     "seq": "pattern",
     "udf": "compiling.user_functions",

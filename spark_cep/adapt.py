@@ -29,8 +29,8 @@ def always() -> Adaptation:
 def threshold(change: float = 0.3) -> Adaptation:
     """The plan is made anew when a statistic has changed by more than this share.
 
-    >>> threshold(0.5)
-    Adaptation(kind='threshold', threshold=0.5, k=1, distance='auto')
+    >>> threshold(0.5).threshold
+    0.5
     """
     if not _is_number(change) or not change > 0:
         raise PlanError(
@@ -70,7 +70,12 @@ def adaptation(value: object) -> Adaptation:
     """
     if isinstance(value, Adaptation):
         return value
-    made: dict[str, Callable[[], Adaptation]] = {"off": off, "always": always, "threshold": threshold, "invariants": invariants}
+    made: dict[str, Callable[[], Adaptation]] = {
+        "off": off,
+        "always": always,
+        "threshold": threshold,
+        "invariants": invariants,
+    }
     if not isinstance(value, str) or value not in made:
         raise PlanError(f"{value!r} is no way to adapt", hint=_HINT)
     return made[value]()

@@ -31,6 +31,16 @@ class Options:
     adaptation: Adaptation
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the user wants, options checked."""
+
+    pattern: Pattern
+    options: Options
+    order_by: Any
+    partition_by: Any
+
+
 def check_pattern(pattern: object) -> Pattern:
     """The first argument of match_pattern."""
     if isinstance(pattern, Pattern):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spark_cep.compiling.branches import build
 from spark_cep.pattern import events
-from spark_cep.udfs.program import BranchPlan, Plan
 from spark_cep.udfs.planning.shapes import chain
+from spark_cep.udfs.program import BranchPlan, Plan
 from tests.local import Setting
 
 if TYPE_CHECKING:

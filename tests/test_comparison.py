@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_cep.answering.analysis import Analysis
-from spark_cep.answering.comparison import comparison, scale, tables
-from spark_cep.answering.counts import from_text, merged, shown
+from spark_cep.explaining.analysis import Analysis
+from spark_cep.explaining.comparison import comparison, scale, tables
+from spark_cep.explaining.counts import from_text, merged, shown
 from spark_cep.udfs.output import METRICS, TOTALS
 from tests.explained import branch, chain, facts
 

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_cep.answering.drawing import drawn, plan_sketch
-from spark_cep.answering.sketch import PADDING, Box, Line, Sketch, clipped, text_width
-from spark_cep.answering.svg import MARGIN
+from spark_cep.explaining.drawing import drawn, plan_sketch
+from spark_cep.explaining.sketch import PADDING, Box, Line, Sketch, clipped, text_width
+from spark_cep.explaining.svg import MARGIN
 from tests.explained import branch, chain, facts
 
 SVG = "{http://www.w3.org/2000/svg}"

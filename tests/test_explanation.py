@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_cep.answering.explanation import MatchPlan, pattern_parts
-from spark_cep.answering.page import page
+from spark_cep.explaining.explanation import MatchPlan, pattern_parts
+from spark_cep.explaining.page import page
 from spark_cep.pattern import all_of, any_of, seq
 from tests.explained import chain, facts
 

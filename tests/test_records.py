@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_cep.answering import records
-from spark_cep.answering.explanation import MatchPlan
-from spark_cep.answering.records import Record, new_number, records_of, remember
+from spark_cep.explaining import records
+from spark_cep.explaining.explanation import MatchPlan
+from spark_cep.explaining.records import Record, new_number, records_of, remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

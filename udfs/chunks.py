@@ -1,8 +1,10 @@
 """Cutting a bucket into the advances between which a plan may change.
 
-By time, at the same rows for all keys; each chunk is many windows long, for what lies within a
-window of its end is looked at twice. Where time was sliced on the way here, slices are
-independent, and a chunk is some of them.
+By time, at the same times for all keys, where rates change enough that another plan may be best:
+the whole bucket is there, so that is seen before anything is matched. Where they hold still,
+chunks double in size: what conditions keep is learnt early, and a long bucket costs few advances.
+Every chunk is many windows long, for what lies within a window of its end is looked at twice.
+Where time was sliced on the way here, slices are independent, and a chunk is some of them.
 """
 
 from __future__ import annotations
@@ -22,9 +24,19 @@ from spark_cep.udfs.values.codes import key_codes
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
 
-# An advance costs about 2 ms whatever it holds, 10 % of what this many rows take.
-CHUNK_ROWS = 1 << 16
+# An advance costs about 2 ms whatever it holds, a tenth of what this many rows take.
+CHUNK_ROWS = 1 << 17
+# Where rates change, a chunk may be smaller: the wrong plan costs more than an advance.
+LEAST_ROWS = 1 << 12
 WINDOWS_IN_A_CHUNK = 16
+# The profile of a bucket: rates in so many stretches of time, and by what factor one has to leave
+# the average so far for a chunk to end there.
+PROFILE = 64
+CHANGED = 2.0
+# Counts below this vary by as much by chance.
+ENOUGH_EVENTS = 32
+
+Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -40,31 +52,32 @@ class Chunk:
 def chunks(program: Program, table: pa.Table) -> Iterator[Chunk]:
     """The bucket in one piece, or in several where its plan may change and there is room."""
     adapts = program.adaptation.kind != "off" and program.plan.kind in {"lazy-chain", "zstream"}
-    most = table.num_rows // CHUNK_ROWS
-    if not adapts or most < 2 or program.strategy != "any" or program.consumption == "consume":
+    is_any = program.strategy == "any" and program.consumption == "reuse"
+    if not adapts or not is_any or table.num_rows < 2 * LEAST_ROWS:
         yield Chunk(table)
     elif program.home is not None:
-        yield from _by_slice(program, table, most)
+        yield from _by_slice(program, table)
     else:
-        yield from _by_time(program, table, most)
+        yield from _by_time(program, table)
 
 
-def _by_slice(program: Program, table: pa.Table, most: int) -> Iterator[Chunk]:
+def _by_slice(program: Program, table: pa.Table) -> Iterator[Chunk]:
     slices = numbers(table.column(program.keys[-1]))
     order = np.argsort(slices, kind="stable")
     changes = np.flatnonzero(np.diff(slices[order])) + 1
-    cuts = np.unique(changes[np.searchsorted(changes, _even(len(order), most)) % len(changes)])
-    for rows in np.split(order, cuts) if len(changes) else [order]:
+    wanted = np.array(_doubling(len(order)), dtype=np.int64)
+    after = np.searchsorted(changes, wanted)
+    cuts = np.unique(changes[after[after < len(changes)]])
+    for rows in np.split(order, cuts):
         yield Chunk(table.take(pa.array(np.sort(rows))), fresh=True)
 
 
-def _by_time(program: Program, table: pa.Table, most: int) -> Iterator[Chunk]:
+def _by_time(program: Program, table: pa.Table) -> Iterator[Chunk]:
     time = _times(program, table)
-    count = 1 if time is None else min(most, _most_by_window(program, table, time))
-    if count < 2 or time is None:
+    ends = None if time is None else _ends(program, table, time)
+    if time is None or ends is None:
         yield Chunk(table)
         return
-    ends = np.unique(np.partition(time, _even(len(time), count))[_even(len(time), count)])
     place = np.searchsorted(ends, time, side="left")
     for number in range(len(ends) + 1):
         rows = np.flatnonzero(place == number)
@@ -72,7 +85,7 @@ def _by_time(program: Program, table: pa.Table, most: int) -> Iterator[Chunk]:
         yield Chunk(table.take(pa.array(rows)), None if last else ends[number].item())
 
 
-def _times(program: Program, table: pa.Table) -> npt.NDArray[Any] | None:
+def _times(program: Program, table: pa.Table) -> Array | None:
     """Event times; a row without one, which the engine ignores, goes with the earliest."""
     column = whole(table.column(program.orders[0].column))
     time = numbers(column)
@@ -85,17 +98,74 @@ def _times(program: Program, table: pa.Table) -> npt.NDArray[Any] | None:
     return np.where(known, time, time[known].min()) if known.any() else None
 
 
-def _most_by_window(program: Program, table: pa.Table, time: npt.NDArray[Any]) -> int:
+# ---- where to cut ------------------------------------------------------------------------------
+
+
+def _ends(program: Program, table: pa.Table, time: Array) -> Array | None:
+    """The event times at which chunks end, without the last; None where there is one chunk."""
+    first, span = time.min(), np.ptp(time)
+    if not span > 0 or not np.isfinite(span):
+        return None
+    count = min(PROFILE, _most_by_window(program, table, span))
+    if count < 2:
+        return None
+    # Places in the profile; the end of a place is inclusive, as a horizon is.
+    edges = first + (span * np.arange(1, count + 1) / count).astype(time.dtype)
+    place = np.searchsorted(edges[:-1], time, side="left")
+    mask = numbers(table.column(program.mask))
+    counts = np.stack(
+        [
+            np.bincount(place[(mask >> v & 1).astype(np.bool_)], minlength=count)
+            for v in range(len(program.variables))
+        ]
+    )
+    rows = np.bincount(place, minlength=count)
+    cuts = _cuts(counts, rows)
+    return edges[np.array(cuts)] if cuts else None
+
+
+def _cuts(counts: Array, rows: Array) -> list[int]:
+    """The places of the profile after which a chunk ends: where the next one differs from what
+    the chunk has so far, or where the chunk is large enough."""
+    cuts: list[int] = []
+    begun, most = 0, CHUNK_ROWS
+    for place in range(len(rows) - 1):
+        size = rows[begun : place + 1].sum()
+        is_different = size >= LEAST_ROWS and _differ(
+            counts[:, begun : place + 1].mean(axis=1), counts[:, place + 1]
+        )
+        if is_different or size >= most:
+            cuts.append(place)
+            most = CHUNK_ROWS if is_different else 2 * most
+            begun = place + 1
+    return cuts
+
+
+def _differ(before: Array, after: Array) -> bool:
+    """Whether some rate has changed against the others."""
+    enough = np.maximum(before, after) >= ENOUGH_EVENTS
+    if not enough.any():
+        return False
+    change = (after[enough] + 1.0) / (before[enough] + 1.0)
+    return bool(change.max() > CHANGED or change.min() * CHANGED < 1)
+
+
+def _doubling(size: int) -> list[int]:
+    """Where chunks end that double in size."""
+    ends, most = [CHUNK_ROWS], CHUNK_ROWS
+    while ends[-1] < size:
+        most *= 2
+        ends.append(ends[-1] + most)
+    return [end for end in ends if end < size]
+
+
+def _most_by_window(program: Program, table: pa.Table, span: float) -> int:
     window = program.window
     if window is None or not window.size:
         return 1
     if window.kind == "time":
-        return int(min(np.ptp(time) // (window.size * WINDOWS_IN_A_CHUNK), table.num_rows))
+        return int(min(span // (window.size * WINDOWS_IN_A_CHUNK), PROFILE))
     codes = key_codes([table.column(key) for key in program.keys]) if program.keys else ()
     keys = max(1, len(np.unique(codes)))
     most: int = table.num_rows // (int(window.size) * WINDOWS_IN_A_CHUNK * keys)
     return most
-
-
-def _even(size: int, pieces: int) -> npt.NDArray[np.int64]:
-    return np.arange(1, pieces) * size // pieces

@@ -14,7 +14,7 @@ events, so a plan may change from one advance to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,6 @@ from spark_cep.udfs.events import (
     AHEAD,
     NEW,
     OLD,
-    Density,
     Events,
     Flags,
     Positions,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import BranchPlan, Program
 
 GIVEN, USED = "__given", "__used"
+Planner = Callable[[Matching], "Sequence[BranchPlan]"]
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,6 @@ class Advance:
     metrics: Metrics
     meter: Meter
 
-    def density(self) -> Density:
-        """How many candidates there were, and how close to each other."""
-        return self.events.density(self.meter.stretch)
-
 
 def advance(
     program: Program,
@@ -81,10 +77,11 @@ def advance(
     table: pa.Table,
     horizon: int | float | None = None,
     *,
+    planner: Planner = branch_plans,
     trace: bool = False,
 ) -> Advance:
-    """Matches that the new events decide. `horizon` None: the input has ended. `trace`: counts
-    for each event the work that it causes."""
+    """Matches that the new events decide. `horizon` None: the input has ended. `planner` makes
+    the plan once the events are known. `trace`: counts for each event the work that it causes."""
     metrics = Metrics()
     fresh = without_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -98,7 +95,7 @@ def advance(
     metrics.stretches = matching.meter.stretches
     if trace:
         matching.meter.trace = Trace.over(events.size)
-    eager = _Eager(matching, state, horizon)
+    eager = _Eager(matching, planner, state, horizon)
     matches = _counted(_matches(eager), matching.meter, tally)
     used = None
     if program.consumption == "consume":
@@ -111,14 +108,20 @@ class _Eager:
     """The branches of one advance, their plans, and the partial matches of their eager groups:
     these are found before any match is asked for, as events come."""
 
-    def __init__(self, matching: Matching, state: State, horizon: int | float | None) -> None:
+    def __init__(
+        self,
+        matching: Matching,
+        planner: Planner,
+        state: State,
+        horizon: int | float | None,
+    ) -> None:
         self.matching = matching
         self.plans: Sequence[BranchPlan] = ()
         self.matchers: list[BranchMatcher] = []
         self.prefixes: dict[int, Prefixes] = {}
         if matching.program.strategy != "any" or not matching.events.size:
             return
-        self.plans = branch_plans(matching)
+        self.plans = planner(matching)
         self.matchers = [
             BranchMatcher(matching, number) for number in range(len(matching.program.branches))
         ]

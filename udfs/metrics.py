@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Condition, Limits
 
 
+# So many tests weigh as much as what was known before.
+PRIOR_TESTS = 20
+UNKNOWN_SELECTIVITY = 0.5
+
+
 @dataclass
 class Metrics:
     """Sums over a bucket, except the peaks; the names of the first are those of `output.METRICS`.
@@ -116,6 +121,8 @@ class Meter:
         self.stretches = int(self.stretch[-1]) + 1 if events.size else 0
         self._partials = np.zeros(self.stretches, dtype=np.int64)
         self._matches = np.zeros(self.stretches, dtype=np.int64)
+        estimates = events.program.estimates
+        self._known = {} if estimates is None else estimates.selectivities
         self._place = {id(c): place for place, c in enumerate(events.program.conditions)}
         self._tests = np.zeros((len(events.program.conditions), 2))
         self._nodes: dict[tuple[int, frozenset[int]], list[int]] = {}
@@ -142,9 +149,11 @@ class Meter:
         self.tested((condition,), len(held), int(np.count_nonzero(held)))
 
     def kept_share(self, condition: Condition) -> float:
-        """The selectivity so far; a half while nothing was tested."""
-        tested, kept = self._tests[self._place[id(condition)]]
-        return float((kept + 1) / (tested + 2))
+        """The selectivity so far, beginning with what the planner knows of it, or a half."""
+        place = self._place[id(condition)]
+        tested, kept = self._tests[place]
+        known = self._known.get(place, UNKNOWN_SELECTIVITY)
+        return float((kept + known * PRIOR_TESTS) / (tested + PRIOR_TESTS))
 
     def close(self) -> None:
         """Puts what was counted on the way into the metrics."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.planning.generate import generate, models
 from spark_cep.udfs.planning.shapes import chain
-from spark_cep.udfs.program import BranchPlan, Estimates
+from spark_cep.udfs.program import BranchPlan
+from spark_cep.udfs.rates import estimates_now
 
 if TYPE_CHECKING:
     from spark_cep.udfs.matching import Matching
@@ -24,8 +25,5 @@ def branch_plans(matching: Matching) -> Sequence[BranchPlan]:
         return [BranchPlan(chain(range(len(branch.slots)))) for branch in branches]
     if plan.kind == "tree":
         return [BranchPlan(None) for _ in branches]
-    density = matching.events.density(matching.meter.stretch)
-    windows = max(density.stretches, 1.0)
-    rates = {v: count / windows for v, count in density.candidates.items()}
-    made = generate(plan.kind, models(program), Estimates(rates, {}, windows), TYPICAL)
+    made = generate(plan.kind, models(program), estimates_now(matching, {}), TYPICAL)
     return [BranchPlan(each.shape) for each in made]

@@ -192,12 +192,14 @@ class Estimates:
 class Adaptation:
     """When the plan is made anew between advances. `threshold`: the relative change of any
     statistic that counts. `k`: conditions kept for each block of a plan, None for all of them.
-    `distance`: by how much an invariant must be missed."""
+    `distance`: by how much an invariant must be missed. `to_tree`: where what is rare changes
+    within an advance, its partial matches may each choose for themselves."""
 
     kind: Choice["off", "always", "threshold", "invariants"] = "off"
     threshold: float = 0.3
     k: int | None = 1
     distance: float | Choice["auto", "meta"] = "auto"
+    to_tree: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.walk import Look, Walk
 
 NOTHING: frozenset[int] = frozenset()
+FIRST_PARTIALS = 256
 # Lists double with each candidate; beyond this they are simply last.
 MOST_LIST_CANDIDATES = 60
 
@@ -94,6 +95,15 @@ class Tree:
             yield from walk.start(step, starts.elements, starts.places)
 
     def onward(self, walk: Walk, task: Task) -> Iterator[Task]:
+        if len(task.bound) > 1 or len(task.partials) <= FIRST_PARTIALS:
+            yield from self._routed(walk, task)
+            return
+        # All starts of a walk may come in one task: the first few show what conditions keep.
+        rows = np.arange(len(task.partials))
+        for some in (rows[:FIRST_PARTIALS], rows[FIRST_PARTIALS:]):
+            yield from self._routed(walk, replace(task, partials=task.partials.take(some)))
+
+    def _routed(self, walk: Walk, task: Task) -> Iterator[Task]:
         left = sorted(walk.target - task.bound)
         steps = [walk.steps.step(task.bound, frozenset({slot})) for slot in left]
         if len(steps) == 1:

@@ -21,6 +21,7 @@ from spark_cep.udfs.matching import Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.partials import Partials
 from spark_cep.udfs.program import Estimates
+from spark_cep.udfs.rates import scatter
 from spark_cep.udfs.scope import scope
 from spark_cep.udfs.values.tally import Tally
 
@@ -58,7 +59,7 @@ def estimates_of(program: Program, table: pa.Table) -> Estimates | None:
                 found = _selectivity(walk, condition)
                 if found is not None:
                     selectivities[place] = found
-    return Estimates(rates, selectivities, density.stretches, _scatter(program, events, meter))
+    return Estimates(rates, selectivities, density.stretches, scatter(matching))
 
 
 def _selectivity(walk: Walk, condition: Condition) -> float | None:
@@ -116,22 +117,3 @@ def _with(walk: Walk, partials: Partials, slot: int, rows: npt.NDArray[np.int64]
         np.minimum(partials.earliest, rows),
         np.maximum(partials.latest, rows),
     )
-
-
-def _scatter(program: Program, events: Events, meter: Meter) -> float:
-    """The work of the first join if every stretch chose its two rarest variables for itself,
-    compared with the two that are rarest overall. One is added to each count: a stretch without
-    any is nothing to choose by."""
-    positive = [v for v, variable in enumerate(program.variables) if not variable.negated]
-    if len(positive) < 2:
-        return 1.0
-    counts = np.stack(
-        [
-            np.bincount(meter.stretch[events.candidates(v)], minlength=meter.stretches)
-            for v in positive
-        ]
-    )
-    first, second = np.argsort(counts.sum(axis=1), kind="stable")[:2]
-    fixed = float(((counts[first] + 1) * (counts[second] + 1)).sum())
-    own = np.partition(counts, 1, axis=0)[:2] + 1
-    return float((own[0] * own[1]).sum()) / fixed

@@ -252,6 +252,8 @@ class Walk:
         growing = step.slot in partials.elements
         variables = self.slot(step.slot).variables
         for condition in step.tests:
+            if not len(elements):
+                break
             if not growing and looks_back(condition, variables):
                 continue
             survivors = np.flatnonzero(pairs.holds(condition))

@@ -1,1 +1,1 @@
-"""From the engine's rows to the answer, and what can be asked of it: explain, metrics."""
+"""From the engine's rows to the answer, and what was counted on the way."""

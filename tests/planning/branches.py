@@ -76,7 +76,7 @@ def orders(draw: DrawFn, size: int) -> frozenset[tuple[int, int]]:
 
 @st.composite
 def models(draw: DrawFn, largest: int = 5) -> BranchModel:
-    """Sequences, conjunctions and anything between, with a list now and then."""
+    """Sequences, conjunctions and anything between, with a list or a negation now and then."""
     size = draw(st.integers(1, largest))
     pairs = sorted(sequence(size))
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=5)) if pairs else []
@@ -84,12 +84,16 @@ def models(draw: DrawFn, largest: int = 5) -> BranchModel:
     order = draw(st.sampled_from([sequence(size), frozenset[tuple[int, int]]()]) | orders(size))
     repeated = draw(st.sampled_from([None, None, None, *range(size)]))
     slots = {} if repeated is None else {repeated: listed(repeated, 1, draw(st.integers(1, 3)))}
-    return model(size, conditions, order, slots=slots)
+    gaps = draw(st.lists(st.sampled_from(sorted(order)), max_size=1)) if order else []
+    negations = [Negation(size, "between", after=(i,), before=(j,)) for i, j in gaps]
+    conditions += [compared(i, size) for i, _ in gaps]
+    return model(size, conditions, order, slots=slots, negations=negations)
 
 
 @st.composite
 def statistics(draw: DrawFn, branch: BranchModel) -> Estimates:
-    rates = draw(st.lists(RATES, min_size=branch.size, max_size=branch.size))
+    """Of every slot and of what is negated."""
+    rates = draw(st.lists(RATES, min_size=branch.size + 1, max_size=branch.size + 1))
     count = len(branch.texts)
     shares = draw(st.lists(SELECTIVITIES, min_size=count, max_size=count))
     return estimates(rates, *shares)

@@ -9,6 +9,7 @@ import pytest
 
 from spark_cep.udfs.planning.costs import TYPICAL, Costs
 from spark_cep.udfs.planning.generate import show
+from spark_cep.udfs.planning.merges import Merges
 from spark_cep.udfs.planning.partition import (
     Load,
     Partition,
@@ -100,6 +101,23 @@ def test_services_and_latency_are_those_of_the_equations() -> None:
         assert found.service == pytest.approx(mean)
         assert found.rho == pytest.approx(rho)
         assert found.latency == pytest.approx(waiting + b)
+
+
+def test_of_the_final_slot_only_the_event_that_came_is_in_play() -> None:
+    branch, costs = model(3, [compared(0, 1)], frozenset()), Costs(0.001, 0.002, 0.0005)
+    merges = Merges(branch.given(estimates([10, 20, 5], 0.1)), costs, {2: 1.0})
+    # All a and b of the window before it, then what they came to with the one event.
+    assert merges.at(2, 0b001, 0b010) == pytest.approx(200 * 0.001 + 20 * 0.002)
+    assert merges.at(2, 0b011, 0b100) == pytest.approx(20 * (0.001 + 0.002))
+
+
+def test_in_any_order_the_merges_of_all_final_events_are_the_work_of_the_joins() -> None:
+    branch = model(3, [compared(0, 1)], frozenset())
+    known = estimates([10, 20, 5], 0.1)
+    merges = Merges(branch.given(known), SLOW, dict.fromkeys(range(3), 1 / 3))
+    joined = branch.given(known).join(0b011, 0b100)
+    work = sum(known.rates[f] * merges.at(f, 0b011, 0b100) for f in range(3))
+    assert work == pytest.approx((joined.pairs + joined.partials) * 1e-6)
 
 
 def test_arrivals_of_all_keys_are_what_keeps_the_server_busy() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import spark_cep as cep
 from spark_cep import event, seq
-from spark_cep.answering.analysis import analyses
-from spark_cep.answering.records import records_of, remember
+from spark_cep.explaining.analysis import analyses
+from spark_cep.explaining.records import records_of, remember
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,8 +136,9 @@ def test_the_page_about_explain_shows_what_is_printed(
 
 
 def labels(text: str) -> list[str]:
-    """What stands before the first run of spaces of each line, whatever comes after it."""
-    return [re.split(r"(?<=\S)  +", line)[0][:12] for line in text.splitlines() if line[2:3] != " "]
+    """What stands before the first wide gap of each line, the heading and its number apart."""
+    lines = [line for line in text.splitlines()[1:] if line[2:3] != " "]
+    return [re.split(r"(?<=\S)  +", line)[0][:12] for line in lines]
 
 
 def test_a_mode_that_there_is_not_is_refused(matches: DataFrame) -> None:

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from spark_cep.udfs.planning.extensions import members
 from spark_cep.udfs.planning.room import Room, lists, unblocked
+from spark_cep.udfs.planning.times import Times
 
 if TYPE_CHECKING:
     from spark_cep.udfs.planning.applied import Applied, Guard
     from spark_cep.udfs.planning.costs import Costs
     from spark_cep.udfs.planning.model import BranchModel
-    from spark_cep.udfs.program import Estimates, Shape
+    from spark_cep.udfs.program import Estimates
 
 # What is assumed of a condition, and of a variable, of which nothing is known.
 UNKNOWN_SELECTIVITY: Final = 0.5
@@ -56,6 +57,7 @@ class Figures:
         self._rates = [self._rate(slot) for slot in range(model.size)]
         self._cardinalities: dict[int, float] = {}
         self._joins: dict[tuple[int, int], Join] = {}
+        self._anchored: dict[tuple[int, int], float] = {}
         self._times: dict[Costs, Times] = {}
 
     def _rate(self, slot: int) -> float:
@@ -133,16 +135,37 @@ class Figures:
         """The engine finds a unit by the rows of one of its slots, the anchor: those in scope, with
         equal values. All else, the unit's other slots included, is tested on the pairs."""
         model = self.model
-        room = self._room(model.anchor(left, right), self._anchors(left))
-        size = self.cardinality(right)
-        if right.bit_count() == 1:
-            size = self._rates[right.bit_length() - 1]
-        pairs = self.cardinality(left) * size * room.mean
+        pairs = self._tried(left, right, model.anchor(left, right))
         for applied in model.within(left | right):
             if model.is_looked_up(applied, left, right):
                 pairs *= self._selectivity[applied.index]
-        made = self._combinations(left | right, self._decided_inside(left, right))
-        return Join(min(pairs, _CAP), made)
+        return Join(min(pairs, _CAP), self._made(left, right))
+
+    def _made(self, left: int, right: int) -> float:
+        """What the conditions of a join leave, before the negations that are decided there."""
+        both = left | right
+        decided = self._decided_inside(left, right)
+        if len(decided) == sum(not guard.needs & ~both for guard in self.model.guards):
+            return self.cardinality(both)
+        return self._combinations(both, decided)
+
+    def _tried(self, left: int, right: int, anchor: int) -> float:
+        """Pairs of partial matches of the left side with those of the unit whose anchor is in
+        scope. Each row of the anchor has its average share of the unit's partial matches."""
+        if self.model.lists >> anchor & 1:
+            room = self._room(anchor, self._anchors(left))
+            return self.cardinality(left) * self.cardinality(right) * room.mean
+        tried = self._anchored.get((left, anchor))
+        if tried is None:
+            anchored = left | 1 << anchor
+            between = {a.index for a in self.model.within(anchored) if a.slots >> anchor & 1}
+            guards = [guard for guard in self.model.guards if not guard.needs & ~left]
+            tried = self._combinations(anchored, guards, between)
+            self._anchored[left, anchor] = tried
+        if right.bit_count() == 1:
+            return tried
+        rate = self._rates[anchor]
+        return tried * self.cardinality(right) / rate if rate > 0 else 0.0
 
     def _grown(self, left: int, right: int) -> Join:
         """A list grows by an element a round: each round's lists are partial matches, and each is
@@ -169,8 +192,14 @@ class Figures:
 
     # -- the formula -----------------------------------------------------------------------------
 
-    def _combinations(self, slots: int, guards: Collection[Guard], growing: int = -1) -> float:
-        """`growing`: this list need not be finished."""
+    def _combinations(
+        self,
+        slots: int,
+        guards: Collection[Guard],
+        without: Collection[int] = (),
+        growing: int = -1,
+    ) -> float:
+        """`without` these conditions (by their index); the list `growing` need not be finished."""
         self.work += 1
         model, anchors = self.model, self._anchors(slots)
         number = model.order.count(anchors) / factorial(anchors.bit_count() - 1)
@@ -178,6 +207,8 @@ class Figures:
             number *= self._rates[slot]
         bound = {slot: _Lists(self, slot) for slot in members(slots & model.lists)}
         for applied in model.within(slots):
+            if applied.index in without:
+                continue
             if applied.keeps == "once":
                 number *= self._selectivity[applied.index]
             else:
@@ -241,40 +272,3 @@ class _Lists:
         high = None if self._slot.high is None else self._slot.high - 1
         following = lists(self._rate * self._each * self._next, Room(1, 1), low - 1, high)
         return self._each * following
-
-
-class Times:
-    """What joins take, in seconds per window. `found` is the planner's memory."""
-
-    def __init__(self, figures: Figures, costs: Costs) -> None:
-        self.figures = figures
-        self.costs = costs
-        self.found: dict[tuple[int, int], object] = {}
-        self._joins: dict[tuple[int, int], float] = {}
-
-    def join(self, left: int, right: int) -> float:
-        """With what the sides need of their own: a single slot on the left is where a walk
-        starts, and a join on the right is put into a buffer."""
-        known = self._joins.get((left, right))
-        if known is None:
-            joined = self.figures.join(left, right)
-            known = self.costs.pair * joined.pairs + self.costs.result * joined.partials
-            if left.bit_count() == 1:
-                known += self.costs.result * self.figures.start(left.bit_length() - 1)
-            if right.bit_count() > 1:
-                known += self.costs.insert * self.figures.cardinality(right)
-            self._joins[left, right] = known
-        return known
-
-    def shape(self, shape: Shape) -> tuple[float, int]:
-        """The time of a shape, and its set of slots."""
-        if isinstance(shape, int):
-            return 0.0, 1 << shape
-        (left_time, left), (right_time, right) = self.shape(shape[0]), self.shape(shape[1])
-        return (left_time + right_time) + self.join(left, right), left | right
-
-    def plan(self, shape: Shape) -> float:
-        """The time of a whole plan: one that is a single slot still starts there."""
-        if isinstance(shape, int):
-            return self.costs.result * self.figures.start(shape)
-        return self.shape(shape)[0]

@@ -31,22 +31,27 @@ class Merges:
         self._costs = costs
         self._known: dict[tuple[int, int], float] = {}
 
-    def time(self, left: int, right: int, arriving: int) -> float:
-        """Eqs. 6 and 9: joining two sets of slots, when an event of the slot `arriving` has come:
-        of that slot no other event is in play, of the rest all that are in the window."""
-        both = left | right
-        joined = self._figures.join(left, right)
-        if both >> arriving & 1:
-            rate = self._figures.rate(arriving)
-            in_play = 1 / rate if rate > 0 else 0.0
-        else:
+    def eager(self, before: int, slot: int) -> float:
+        """Eq. 6: an event of the slot is joined with the partial matches of those before it."""
+        rate = self._figures.rate(slot)
+        return self._time(before, 1 << slot) / rate if rate > 0 else 0.0
+
+    def at(self, final: int, left: int, right: int) -> float:
+        """Eq. 9: a join when a final event has come. Of its slot nothing else is in play; of the
+        others all that are in the window before it."""
+        both, order = left | right, self._figures.model.order
+        if not both >> final & 1:
             # Per window of time k slots begin k times as many combinations as lie in one window.
-            in_play = 1 / both.bit_count()
-        # A pair is looked at even where there is nothing to test.
+            return self._time(left, right) / both.bit_count()
+        rate = self._figures.rate(final)
+        latest = order.count(both & ~(1 << final)) / order.count(both)
+        return self._time(left, right) * latest / rate if rate > 0 else 0.0
+
+    def _time(self, left: int, right: int) -> float:
+        """Per window of time. A pair is looked at even where there is nothing to test."""
+        joined = self._figures.join(left, right)
         tested = max(1, self._tested(left, right))
-        return in_play * (
-            joined.pairs * tested * self._costs.pair + joined.partials * self._costs.result
-        )
+        return joined.pairs * tested * self._costs.pair + joined.partials * self._costs.result
 
     def _tested(self, left: int, right: int) -> int:
         model = self._figures.model
@@ -78,8 +83,6 @@ class Merges:
     def _average(self, left: int, right: int) -> float:
         known = self._known.get((left, right))
         if known is None:
-            known = sum(
-                share * self.time(left, right, final) for final, share in self.finals.items()
-            )
+            known = sum(share * self.at(f, left, right) for f, share in self.finals.items())
             self._known[left, right] = known
         return known

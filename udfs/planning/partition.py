@@ -131,7 +131,7 @@ class _Queue:
         for slot in eager:
             services[slot] = self._costs.result
             if before:
-                services[slot] = self._merges.time(before, 1 << slot, slot)
+                services[slot] = self._merges.eager(before, slot)
             before |= 1 << slot
         return services
 

@@ -9,7 +9,7 @@ A block is a join of the plan, verified from the leaves to the root. Its decidin
 compare its time with that of the best tree of each other split, as found when it was planned:
 both trees are fixed, and what they take is computed from current statistics. The paper keeps the
 costs of subtrees as constants instead; but a statistic may change without violating any earlier
-invariant, and then the constants are wrong on both sides. See docs/decisions. `every` compares
+invariant, and then the constants are wrong on both sides. `every` compares
 with the best of all trees of each other split under current statistics.
 """
 
@@ -25,8 +25,8 @@ from spark_cep.udfs.planning.shapes import tree_text
 
 if TYPE_CHECKING:
     from spark_cep.udfs.planning.costs import Costs
-    from spark_cep.udfs.planning.figures import Times
     from spark_cep.udfs.planning.model import BranchModel
+    from spark_cep.udfs.planning.times import Times
     from spark_cep.udfs.program import Estimates, Shape
 
 

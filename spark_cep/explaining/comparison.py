@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.answering import figures
-from spark_cep.answering.planned import branches, rates, selectivities, title, unit
-from spark_cep.answering.sketch import clipped
-from spark_cep.answering.text import line
+from spark_cep.explaining import figures
+from spark_cep.explaining.planned import branches, rates, selectivities, title, unit
+from spark_cep.explaining.sketch import clipped
+from spark_cep.explaining.text import line
 
 if TYPE_CHECKING:
-    from spark_cep.answering.analysis import Analysis
-    from spark_cep.answering.counts import Counts
-    from spark_cep.answering.planned import Facts
+    from spark_cep.explaining.analysis import Analysis
+    from spark_cep.explaining.counts import Counts
+    from spark_cep.explaining.planned import Facts
 
 _LABEL_CELLS = 60
 # A tree NFA has up to 2^n joins.

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_cep.answering import figures
-from spark_cep.answering.planned import title, unit
+from spark_cep.explaining import figures
+from spark_cep.explaining.planned import title, unit
 
 if TYPE_CHECKING:
-    from spark_cep.answering.planned import Facts
+    from spark_cep.explaining.planned import Facts
 
 
 @dataclass(frozen=True)

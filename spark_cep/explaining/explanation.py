@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_cep import pattern as p
-from spark_cep.answering import page, text
-from spark_cep.answering.analysis import analyses
-from spark_cep.answering.comparison import comparison
-from spark_cep.answering.records import records_of
 from spark_cep.errors import PlanError
+from spark_cep.explaining import page, text
+from spark_cep.explaining.analysis import analyses
+from spark_cep.explaining.comparison import comparison
+from spark_cep.explaining.records import records_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

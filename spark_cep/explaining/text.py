@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_cep.answering import figures
-from spark_cep.answering.planned import rates, rejected, selectivities
-from spark_cep.answering.sections import run_where, summary
+from spark_cep.explaining import figures
+from spark_cep.explaining.planned import rates, rejected, selectivities
+from spark_cep.explaining.sections import run_where, summary
 
 if TYPE_CHECKING:
-    from spark_cep.answering.planned import Facts
+    from spark_cep.explaining.planned import Facts
 
 
 def lines(facts: Facts) -> Iterator[str]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spark_cep.answering.labels import NARROW_CELLS, Variable, join
-from spark_cep.answering.planned import Branch, Facts, Shape, leaves, spine
-from spark_cep.answering.sketch import GAP, PADDING, Box, Line, Point, Sketch, at, box, over
+from spark_cep.explaining.labels import NARROW_CELLS, Variable, join
+from spark_cep.explaining.planned import Branch, Facts, Shape, leaves, spine
+from spark_cep.explaining.sketch import GAP, PADDING, Box, Line, Point, Sketch, at, box, over
 
 _KEPT = "kept in the state"
 

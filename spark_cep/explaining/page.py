@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from spark_cep.answering import figures
-from spark_cep.answering.drawing import drawn
-from spark_cep.answering.markup import Markup, element, together
-from spark_cep.answering.planned import rates, rejected, selectivities, title, unit
-from spark_cep.answering.sections import Section, run_where, summary
+from spark_cep.explaining import figures
+from spark_cep.explaining.drawing import drawn
+from spark_cep.explaining.markup import Markup, element, together
+from spark_cep.explaining.planned import rates, rejected, selectivities, title, unit
+from spark_cep.explaining.sections import Section, run_where, summary
 
 if TYPE_CHECKING:
-    from spark_cep.answering.planned import Facts
+    from spark_cep.explaining.planned import Facts
 
 _MONOSPACE = "font-family:ui-monospace,Menlo,Consolas,monospace"
 _CELL = "padding:2px 14px 2px 0;text-align:left;vertical-align:top"

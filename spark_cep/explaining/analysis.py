@@ -11,15 +11,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_cep.answering.metering import read
-from spark_cep.answering.records import Record, records_of
 from spark_cep.errors import CepError
+from spark_cep.explaining.metering import read
+from spark_cep.explaining.records import Record, records_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from spark_cep.answering.counts import Counts
-    from spark_cep.answering.planned import Facts
+    from spark_cep.explaining.counts import Counts
+    from spark_cep.explaining.planned import Facts
 
 # Spark tells observations shortly after the action has ended.
 _WAIT_SECONDS = 10.0

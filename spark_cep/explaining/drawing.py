@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from spark_cep.answering.drawn_chain import chain, undecided
-from spark_cep.answering.drawn_joins import joins
-from spark_cep.answering.drawn_runs import runs
-from spark_cep.answering.drawn_tree import tree
-from spark_cep.answering.labels import NARROW_CELLS, Variable
-from spark_cep.answering.planned import (
+from spark_cep.explaining.drawn_chain import chain, undecided
+from spark_cep.explaining.drawn_joins import joins
+from spark_cep.explaining.drawn_runs import runs
+from spark_cep.explaining.drawn_tree import tree
+from spark_cep.explaining.labels import NARROW_CELLS, Variable
+from spark_cep.explaining.planned import (
     Branch,
     Facts,
     binds_late,
@@ -24,11 +24,11 @@ from spark_cep.answering.planned import (
     title,
     unit,
 )
-from spark_cep.answering.sketch import GAP, Sketch, at, box, clipped, stacked
-from spark_cep.answering.svg import svg
+from spark_cep.explaining.sketch import GAP, Sketch, at, box, clipped, stacked
+from spark_cep.explaining.svg import svg
 
 if TYPE_CHECKING:
-    from spark_cep.answering.markup import Markup
+    from spark_cep.explaining.markup import Markup
 
 # An OR of many parts has a branch for each; from here on a branch is one line of text.
 _DRAWN_BRANCHES = 6

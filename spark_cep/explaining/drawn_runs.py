@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.answering.labels import NARROW_CELLS, Variable
-from spark_cep.answering.sketch import GAP, Box, Line, Sketch, at, box, over
+from spark_cep.explaining.labels import NARROW_CELLS, Variable
+from spark_cep.explaining.sketch import GAP, Box, Line, Sketch, at, box, over
 
 if TYPE_CHECKING:
-    from spark_cep.answering.planned import Facts
+    from spark_cep.explaining.planned import Facts
 
 _AROUND = 14
 

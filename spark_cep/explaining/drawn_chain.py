@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_cep.answering.labels import NARROW_CELLS, Variable
-from spark_cep.answering.planned import Branch, Facts, leaves
-from spark_cep.answering.sketch import GAP, Box, Line, Sketch, at, box, clipped
+from spark_cep.explaining.labels import NARROW_CELLS, Variable
+from spark_cep.explaining.planned import Branch, Facts, leaves
+from spark_cep.explaining.sketch import GAP, Box, Line, Sketch, at, box, clipped
 
 _LOOP = 16
 _MIDDLE = _LOOP + 32
+# Boxes of variables side by side where no order ties them.
+_IN_A_ROW = 4
 
 
 def chain(branch: Branch, facts: Facts) -> Sketch:
@@ -75,9 +77,6 @@ def variables_above(names: Sequence[str], facts: Facts, steps: Sequence[str]) ->
             lines.append(Line(((middle, y + step.height), (middle, y + step.height + GAP))))
         y += step.height + GAP
     return Sketch(tuple(boxes), tuple(lines))
-
-
-_IN_A_ROW = 4
 
 
 def _loop(x: float, y: float) -> Line:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Observation
 
-    from spark_cep.answering.explanation import MatchPlan
+    from spark_cep.explaining.explanation import MatchPlan
 
 # Older answers are forgotten; a record is a few kilobytes ...
 REMEMBERED = 10_000

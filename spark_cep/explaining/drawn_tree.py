@@ -10,12 +10,12 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from spark_cep.answering.drawn_chain import variables_above
-from spark_cep.answering.labels import NARROW_CELLS, Variable, join
-from spark_cep.answering.sketch import GAP, Box, Line, Sketch, at, box, centred, row_of
+from spark_cep.explaining.drawn_chain import variables_above
+from spark_cep.explaining.labels import NARROW_CELLS, Variable, join
+from spark_cep.explaining.sketch import GAP, Box, Line, Sketch, at, box, centred, row_of
 
 if TYPE_CHECKING:
-    from spark_cep.answering.planned import Branch, Facts
+    from spark_cep.explaining.planned import Branch, Facts
 
 _DRAWN_VARIABLES = 4
 _RULE = "next: the variable with the fewest events in its own scope"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_cep.answering.figures import amount
-from spark_cep.answering.planned import Facts, Node, members, rates
-from spark_cep.answering.sketch import NAME_CELLS, TEXT_CELLS, Box, Look, box, clipped
+from spark_cep.explaining.figures import amount
+from spark_cep.explaining.planned import Facts, Node, members, rates
+from spark_cep.explaining.sketch import NAME_CELLS, TEXT_CELLS, Box, Look, box, clipped
 
 # Conditions in boxes that stand side by side; the pictures would be too wide to read otherwise.
 NARROW_CELLS = 22

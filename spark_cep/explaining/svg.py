@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from spark_cep.answering.markup import Markup, element
-from spark_cep.answering.sketch import FONT_SIZE, LINE_HEIGHT, PADDING, Box, Line, Look, Sketch
+from spark_cep.explaining.markup import Markup, element
+from spark_cep.explaining.sketch import FONT_SIZE, LINE_HEIGHT, PADDING, Box, Line, Look, Sketch
 
 MARGIN = 8
 _FILLS: dict[Look, str] = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.answering.explanation import MatchPlan, pattern_text, window_text
+from spark_cep.explaining.explanation import MatchPlan, pattern_parts, pattern_text, window_text
+from spark_cep.explaining.figures import amount
 from spark_cep.planning.expected import planned
 from spark_cep.shipping.prepare import drops_rows
 
@@ -46,8 +47,8 @@ def _estimate(choice: Choice) -> Iterator[str]:
         return
     unit = "" if choice.unit == "in all" else f" {choice.unit}"
     others = [each for each in choice.rejected if each.cost is not None]
-    runner_up = f" ({others[0].plan} {others[0].cost:.2g})" if others else ""
-    yield f"est. {choice.cost:.2g} pairs{unit}{runner_up}"
+    runner_up = f" ({others[0].plan} {amount(others[0].cost)})" if others else ""
+    yield f"est. {amount(choice.cost)} pairs{unit}{runner_up}"
 
 
 def report(
@@ -63,6 +64,7 @@ def report(
         {
             "number": number,
             "pattern": pattern_text(pattern.root),
+            "parts": pattern_parts(pattern.root),
             "strategy": _STRATEGIES[compiled.strategy],
             "consumption": compiled.consumption,
             "window": window_text(pattern.window),

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_cep.answering.counts import from_text, merged, shown
-from spark_cep.answering.records import Record, records_of
 from spark_cep.errors import CepError
+from spark_cep.explaining.counts import from_text, merged, shown
+from spark_cep.explaining.records import Record, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
