@@ -48,6 +48,7 @@ def planned(
         plan=choice.plan,
         adaptation=_adaptation(options, choice),
         estimates=choice.estimates,
+        costs=choice.costs,
     )
     return program, choice, found if isinstance(found, Sample) else None
 

@@ -10,6 +10,7 @@ events is found anew from them when the plan changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from spark_cep.udfs.planning.adaptation import Adapter
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.planning.generate import ADAPTABLE, generators, models, show
 from spark_cep.udfs.planning.observed import Observed
+from spark_cep.udfs.planning.tree import begins_with, tree_cost
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan
 from spark_cep.udfs.rates import estimates_now, scatter
 
@@ -29,10 +31,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.matching import Found, Matching
     from spark_cep.udfs.program import Program
 
-# A stretch that starts by its own counts has to save this much of the first join's work before
-# each partial match looks into every scope: that took 1.2 to 2.5 times as long where it saved
-# nothing.
-SCATTERED = 0.4
+# The share of the chain's time that a tree NFA has to stay below.
+CLEARLY = 0.8
 
 
 class Adaptive:
@@ -45,6 +45,7 @@ class Adaptive:
         self._observed = Observed(program.estimates or Estimates({}))
         self._adapter: Adapter | None = None
         self._plan = program.plan
+        self._models = models(program) if self._adapts else []
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Advance, Found]]:
         """The matches of all chunks, each with the advance that has its events."""
@@ -68,9 +69,9 @@ class Adaptive:
         """The plan for the events of one advance."""
         started = perf_counter()
         self.metrics.plan_checks += 1
-        selectivities = self._observed.estimates().selectivities
-        plan, because = self._adapted(estimates_now(matching, selectivities))
-        if self.program.adaptation.to_tree and scatter(matching) < SCATTERED:
+        now = estimates_now(matching, self._observed.estimates().selectivities)
+        plan, because = self._adapted(now)
+        if self.program.adaptation.to_tree and self._is_scattered(matching, now):
             plan, because = Plan("tree"), "what is rare changes from window to window"
         if plan != self._plan:
             self.metrics.swaps.append(self._told(plan, because, matching))
@@ -78,9 +79,23 @@ class Adaptive:
         self.metrics.planning_us += round((perf_counter() - started) * 1e6)
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
 
+    def _is_scattered(self, matching: Matching, now: Estimates) -> bool:
+        assert self._adapter is not None
+        plans = self._adapter.plan.branches or ()
+        chains = [plan.shape for plan in plans if plan.shape is not None]
+        found: dict[frozenset[int], float] = {}
+        for model, chain in zip(self._models, chains, strict=True):
+            found |= scatter(matching, model.branch, [begins_with(model, chain)])
+        if all(share > CLEARLY for share in found.values()):
+            return False
+        costs = self.program.costs or TYPICAL
+        tree = tree_cost(self._models, chains, replace(now, scatter=found), costs)
+        return tree.time < CLEARLY * self._adapter.cost(now).time
+
     def _adapted(self, now: Estimates) -> tuple[Plan, str]:
         if self._adapter is None:
-            made = generators(self.program.plan.kind, models(self.program), TYPICAL)
+            costs = self.program.costs or TYPICAL
+            made = generators(self.program.plan.kind, self._models, costs)
             first = self.program.estimates or now
             self._adapter = Adapter(self.program.adaptation, made, first)
             if self.program.plan.branches is None:
@@ -90,7 +105,7 @@ class Adaptive:
         return self._adapter.plan, because
 
     def _told(self, plan: Plan, because: str, matching: Matching) -> dict[str, str]:
-        names = [model.names for model in models(self.program)]
+        names = [model.names for model in self._models]
         return {
             "from": show(self._plan, names),
             "to": show(plan, names),

@@ -36,7 +36,7 @@ from spark_cep.udfs.events import (
 )
 from spark_cep.udfs.kept import KeptRows, Prefixes, from_rows, grown, to_rows
 from spark_cep.udfs.matching import Found, Matching
-from spark_cep.udfs.metrics import Meter, Metrics, Trace
+from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.ordering import branch_plans
 from spark_cep.udfs.runs import match_runs
 from spark_cep.udfs.values.evaluate import Tally
@@ -78,10 +78,9 @@ def advance(
     horizon: int | float | None = None,
     *,
     planner: Planner = branch_plans,
-    trace: bool = False,
 ) -> Advance:
     """Matches that the new events decide. `horizon` None: the input has ended. `planner` makes
-    the plan once the events are known. `trace`: counts for each event the work that it causes."""
+    the plan once the events are known."""
     metrics = Metrics()
     fresh = without_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -93,8 +92,6 @@ def advance(
     matching = Matching(program, events, status, Meter(events, program.limits, metrics), tally)
     metrics.candidates = counted(program, numbers(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
-    if trace:
-        matching.meter.trace = Trace.over(events.size)
     eager = _Eager(matching, planner, state, horizon)
     matches = _counted(_matches(eager), matching.meter, tally)
     used = None

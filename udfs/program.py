@@ -17,6 +17,7 @@ from spark_cep.udfs.errors import PatternError
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression, Type
+    from spark_cep.udfs.planning.costs import Costs
 
 Strategy = Choice["any", "next", "strict"]
 Consumption = Choice["reuse", "consume"]
@@ -179,13 +180,14 @@ class Estimates:
     """What is known about the data. `rates`: candidates of each variable in one window of one
     key. `windows`: how many such windows there are. `selectivities`: for each condition, by its
     place in `Program.conditions`, the share of combinations that it keeps; what is not given is
-    unknown. `scatter`: how much of the work a start chosen for each window by itself would do,
-    compared with one start for all (1: the same variable is rare everywhere)."""
+    unknown. `scatter`: for pairs of variables that a plan may begin with, how much of
+    that join's work is left where each window begins with the two that are rarest in itself
+    (1, or not given: the same two are rare everywhere)."""
 
     rates: Mapping[int, float]
     selectivities: Mapping[int, float] = field(default_factory=dict)
     windows: float = 1.0
-    scatter: float = 1.0
+    scatter: Mapping[frozenset[int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -206,8 +208,8 @@ class Adaptation:
 class Program:
     """`home`, where time slices copy rows: the boolean column that is TRUE where a row is in its
     own slice. A match belongs to the slice in which its latest row is at home; others are dropped.
-    The slice is then the last of the `keys`. `adaptation` and `estimates`: whether the plan may
-    change between advances, and what it was made from.
+    The slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether
+    the plan may change between advances, and what it was made from.
     """
 
     columns: tuple[str, ...]
@@ -228,3 +230,4 @@ class Program:
     home: int | None = None
     adaptation: Adaptation = Adaptation()
     estimates: Estimates | None = None
+    costs: Costs | None = None

@@ -13,9 +13,10 @@ import numpy as np
 from spark_cep.udfs.program import Estimates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from spark_cep.udfs.matching import Matching
+    from spark_cep.udfs.program import Branch
 
 
 def estimates_now(matching: Matching, selectivities: Mapping[int, float]) -> Estimates:
@@ -26,21 +27,25 @@ def estimates_now(matching: Matching, selectivities: Mapping[int, float]) -> Est
     return Estimates(rates, selectivities, windows)
 
 
-def scatter(matching: Matching) -> float:
-    """The work of the first join if every stretch chose its two rarest variables for itself,
-    compared with the two that are rarest overall. One is added to each count: a stretch without
-    any is nothing to choose by."""
-    variables, events, meter = matching.program.variables, matching.events, matching.meter
-    positive = [v for v, variable in enumerate(variables) if not variable.negated]
-    if len(positive) < 2 or not meter.stretches:
-        return 1.0
-    counts = np.stack(
-        [
-            np.bincount(meter.stretch[events.candidates(v)], minlength=meter.stretches)
-            for v in positive
-        ]
-    )
-    first, second = np.argsort(counts.sum(axis=1), kind="stable")[:2]
-    fixed = float(((counts[first] + 1) * (counts[second] + 1)).sum())
-    own = np.partition(counts, 1, axis=0)[:2] + 1
-    return float((own[0] * own[1]).sum()) / fixed
+def scatter(
+    matching: Matching, branch: Branch, pairs: Iterable[frozenset[int]]
+) -> dict[frozenset[int], float]:
+    """For each pair of the branch's variables: the pairs of events that windows would have which
+    begin with their own two rarest, compared with those of this pair. One is added to each
+    count: a window without any is nothing to choose by."""
+    events, meter = matching.events, matching.meter
+    variables = sorted(branch.filled())
+    if len(variables) < 2 or not meter.stretches:
+        return {}
+    counts = {
+        v: 1 + np.bincount(meter.stretch[events.candidates(v)], minlength=meter.stretches)
+        for v in variables
+    }
+    rarest = np.partition(np.stack(list(counts.values())), 1, axis=0)[:2]
+    own = float(rarest[0] @ rarest[1])
+    found = {}
+    for pair in pairs:
+        if pair <= counts.keys():
+            first, second = sorted(pair)
+            found[pair] = own / float(counts[first] @ counts[second])
+    return found

@@ -9,6 +9,7 @@ called: they may be slow, and may need what only the workers have.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +60,11 @@ def estimates_of(program: Program, table: pa.Table) -> Estimates | None:
                 found = _selectivity(walk, condition)
                 if found is not None:
                     selectivities[place] = found
-    return Estimates(rates, selectivities, density.stretches, scatter(matching))
+    scattered: dict[frozenset[int], float] = {}
+    for branch in program.branches:
+        pairs = map(frozenset, combinations(sorted(branch.filled()), 2))
+        scattered |= scatter(matching, branch, pairs)
+    return Estimates(rates, selectivities, density.stretches, scattered)
 
 
 def _selectivity(walk: Walk, condition: Condition) -> float | None:

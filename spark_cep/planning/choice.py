@@ -18,6 +18,7 @@ from spark_cep.udfs.planning.generate import generate, plan_from, show
 from spark_cep.udfs.planning.model import BranchModel, Cost, plan_cost
 from spark_cep.udfs.planning.partition import hybrid_plan
 from spark_cep.udfs.planning.shapes import chain, slots_of
+from spark_cep.udfs.planning.tree import tree_cost
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan, PlanKind, Shape
 
 if TYPE_CHECKING:
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.planning.blocks import Generated
     from spark_cep.udfs.program import Branch, Condition, Strategy, Variable
 
-# Where windows that start by their own counts would do less than this share of the work, the
-# plan is left to each partial match.
-SCATTERED = 0.6
-# A ZStream tree is taken where it is expected to take less than this share of the chain's time:
-# what it joins first has to be held, a chain holds a few blocks.
+# Another kind than a chain is taken where it is expected to take less than this share of the
+# chain's time: what a join tree finds first has to be held, a chain holds a few blocks.
 CLEARLY = 0.8
 
 
@@ -77,6 +75,7 @@ class Choice:
     adapts: bool = False
     estimates: Estimates | None = None
     generated: tuple[Generated, ...] = ()
+    costs: Costs | None = None
 
 
 def choose(facts: Facts) -> Choice:
@@ -85,9 +84,11 @@ def choose(facts: Facts) -> Choice:
     choice = next(found for rung in LADDER if (found := rung(table)) is not None)
     reason = "; ".join((choice.reason, *facts.notes))
     rejected = table.rejected(choice)
+    costs = table.costs if choice.adapts else None
     return replace(
-        choice, reason=reason, rejected=rejected, estimates=facts.estimates, source=facts.source
-    )
+        choice, reason=reason, rejected=rejected, estimates=facts.estimates, source=facts.source,
+        costs=costs,
+    )  # fmt: skip
 
 
 # ---- what there is to choose from --------------------------------------------------------------
@@ -166,13 +167,8 @@ class _Table:
         return self.fixed(Plan("hybrid", tuple(plans)))
 
     def _tree_cost(self, estimates: Estimates) -> Cost:
-        """A chain's, less what every window saves that starts where it has fewest events, and a
-        look into the scope of every other variable for each partial match."""
-        one = self.candidate("lazy-chain").cost
-        assert one is not None
-        looks = max(model.size for model in self.models) - 1
-        time = one.time * estimates.scatter + self.costs.result * one.partials * looks
-        return Cost(one.pairs * estimates.scatter, one.partials * estimates.scatter, time)
+        chains = [each.shape for each in self.candidate("lazy-chain").generated]
+        return tree_cost(self.models, chains, estimates, self.costs)
 
     def shown(self, plan: Plan) -> str:
         """How the plan of each branch is written, the first few of them."""
@@ -303,11 +299,13 @@ def _unknown(table: _Table) -> Choice | None:
 def _scattered(table: _Table) -> Choice | None:
     """No order is good everywhere."""
     estimates = table.facts.estimates
-    if estimates is None or estimates.scatter > SCATTERED:
+    one, tree = table.candidate("lazy-chain").cost, table.candidate("tree").cost
+    if estimates is None or one is None or tree is None or tree.time > CLEARLY * one.time:
         return None
     reason = (
-        f"what is rare changes from key to key or with time: by {table.facts.source}, starting "
-        f"where each window has fewest events does {estimates.scatter:.0%} of the work"
+        f"what is rare changes from key to key or with time: by {table.facts.source}, beginning "
+        f"where each window has fewest events takes {tree.time / one.time:.0%} of the best "
+        "chain's time"
     )
     return table.taken(table.candidate("tree"), "rare changes", reason)
 

@@ -40,7 +40,6 @@ def _statistics(compiled: Compiled, choice: Choice) -> dict[str, Any] | None:
             for place, each in enumerate(compiled.conditions)
         ],
         "windows": known.windows,
-        "scatter": known.scatter,
     }
 
 

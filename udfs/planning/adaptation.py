@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from spark_cep.udfs.planning.generate import ADAPTABLE, Generator, plan_from
 from spark_cep.udfs.planning.invariants import Distance, invariants, reason, violated
+from spark_cep.udfs.planning.model import Cost
 
 if TYPE_CHECKING:
     from spark_cep.udfs.planning.blocks import Comparison, Generated
@@ -189,7 +190,8 @@ class Adapter:
     def _replanned(self, estimates: Estimates, because: str) -> Swap | None:
         self.plannings += 1
         generated = self._made(estimates)
-        now, new = self._time(self._generated, estimates), self._time(generated, estimates)
+        now = self._cost(self._generated, estimates).time
+        new = self._cost(generated, estimates).time
         gain = 1.0 - new / now if now > 0 else 0.0
         self.decision.made(generated, estimates, gain)
         if gain < _NO_GAIN:
@@ -203,8 +205,12 @@ class Adapter:
     def _made(self, estimates: Estimates) -> list[Generated]:
         return [generator.make(estimates) for generator in self.generators]
 
-    def _time(self, generated: Sequence[Generated], estimates: Estimates) -> float:
-        return sum(
-            generator.cost(each.shape, estimates).time
-            for generator, each in zip(self.generators, generated, strict=True)
-        )
+    def cost(self, estimates: Estimates) -> Cost:
+        """What the plan in force is expected to cost under these statistics."""
+        return self._cost(self._generated, estimates)
+
+    def _cost(self, generated: Sequence[Generated], estimates: Estimates) -> Cost:
+        total = Cost(0.0, 0.0, 0.0)
+        for generator, each in zip(self.generators, generated, strict=True):
+            total = total + generator.cost(each.shape, estimates)
+        return total

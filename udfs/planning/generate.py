@@ -1,8 +1,9 @@
 """The planners' door: a kind of plan and the branches, in; a plan, its text and reasons, out.
 
-"lazy-chain" orders greedily, "zstream" joins by dynamic programming. Both know why each part of
-their plan is as it is, so both can be adapted. The other kinds leave nothing to generate: "eager"
-is the order of the pattern, "tree" decides as it goes, "hybrid" is chosen in `partition`.
+"lazy-chain" orders greedily from the best start, "zstream" joins by dynamic programming. Both
+know why each part of their plan is as it is, so both can be adapted. The other kinds leave nothing
+to generate: "eager" is the order of the pattern, "tree" decides as it goes, "hybrid" is chosen in
+`partition`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_cep.udfs.planning.greedy import greedy
 from spark_cep.udfs.planning.model import BranchModel, plan_cost
 from spark_cep.udfs.planning.shapes import order_of, slots_of, tree_text
+from spark_cep.udfs.planning.starts import cheapest_start
 from spark_cep.udfs.planning.zstream import zstream
 from spark_cep.udfs.program import BranchPlan, Plan, PlanKind
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Planner = Callable[["BranchModel", "Estimates", "Costs"], "Generated"]
 
-PLANNERS: Final[Mapping[PlanKind, Planner]] = {"lazy-chain": greedy, "zstream": zstream}
+PLANNERS: Final[Mapping[PlanKind, Planner]] = {"lazy-chain": cheapest_start, "zstream": zstream}
 ADAPTABLE: Final = tuple(PLANNERS)
 
 

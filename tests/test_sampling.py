@@ -1,0 +1,106 @@
+"""What a sample says: rates, what conditions keep, and whether what is rare is so everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from benchmarks.programs import Prepared, prepare
+from spark_cep import Pattern, all_of, event, seq
+from spark_cep.udfs.sampling import estimates_of
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Estimates
+
+A, B, C = (event(name, f"kind = {number}") for number, name in enumerate("abc"))
+ROWS = 10_000
+
+
+def prepared_of(pattern: Pattern, kinds: np.ndarray | None = None, **more: np.ndarray) -> Prepared:
+    random = np.random.default_rng(5)
+    columns = {
+        "t": np.arange(ROWS),
+        "kind": random.integers(0, 3, ROWS) if kinds is None else kinds,
+        "x": random.random(ROWS),
+        "n": random.integers(0, 10, ROWS),
+    }
+    return prepare(pattern, {**columns, **more})
+
+
+def estimated(pattern: Pattern, kinds: np.ndarray | None = None, **more: np.ndarray) -> Estimates:
+    prepared = prepared_of(pattern, kinds, **more)
+    found = estimates_of(prepared.program, prepared.table)
+    assert found is not None
+    return found
+
+
+def test_rates_are_candidates_in_a_window_of_a_key() -> None:
+    found = estimated(seq(A, B, C).within(60))
+    assert found.rates == pytest.approx({0: 20, 1: 20, 2: 20}, rel=0.05)
+    assert found.windows == pytest.approx(ROWS / 60, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("a.x < b.x", 0.5),
+        ("a.x + 0.8 < b.x", 0.02),
+        ("a.n = b.n", 0.1),
+        ("a.n = b.n AND a.x < b.x", None),
+        ("a.x < 2 * b.x", 0.75),
+        ("a.x > b.x + 2", 0.0005),
+    ],
+)
+def test_selectivities_are_measured_on_pairs_in_scope(condition: str, kept: float | None) -> None:
+    # A third variable keeps an equality from becoming a key.
+    found = estimated(seq(A, B, C).where(condition).within(60)).selectivities
+    if kept is None:
+        assert found == pytest.approx({0: 0.1, 1: 0.5}, rel=0.3)
+    else:
+        assert found[0] == pytest.approx(kept, rel=0.4, abs=1e-6)
+
+
+def test_order_and_window_hold_in_what_is_drawn() -> None:
+    # x grows with time: of pairs in order all are rising, of pairs in any order a half.
+    growing = {"x": np.arange(ROWS) / ROWS}
+    rising = estimated(seq(A, B).where("a.x < b.x").within(60), **growing)
+    assert rising.selectivities[0] > 0.99
+    either = estimated(all_of(A, B).where("a.x < b.x").within(60), **growing)
+    assert either.selectivities[0] == pytest.approx(0.5, rel=0.2)
+
+
+def test_conditions_on_lists_are_of_single_elements() -> None:
+    pattern = seq(A, event("b", "kind = 1").times("+")).where("b.x > a.x", "b.x > prev(b.x)")
+    found = estimated(pattern.within(20)).selectivities
+    assert found == pytest.approx({0: 0.5, 1: 0.5}, rel=0.25)
+
+
+def test_what_reads_a_whole_list_is_not_measured() -> None:
+    pattern = seq(A, event("b", "kind = 1").times("+")).where("sum(b.x) > a.x").within(20)
+    assert estimated(pattern).selectivities == {}
+
+
+def test_a_rare_variable_is_not_taken_for_impossible() -> None:
+    kinds = np.zeros(ROWS, dtype=np.int64)
+    kinds[::2] = 1
+    rates = estimated(seq(A, B, C).within(60), kinds).rates
+    assert 0 < rates[2] < 0.01
+
+
+def test_no_candidates_are_no_statistics() -> None:
+    prepared = prepared_of(seq(A, B).within(60), np.full(ROWS, 2))
+    assert estimates_of(prepared.program, prepared.table) is None
+
+
+def test_scatter_tells_whether_one_start_is_good_everywhere() -> None:
+    random = np.random.default_rng(3)
+    same = random.choice(3, ROWS, p=[0.01, 0.495, 0.495])
+    turns = np.where(np.arange(ROWS) // 500 % 2, same, (same + 2) % 3)
+    pattern = seq(A, B, C).within(60)
+    first, last = frozenset({0, 1}), frozenset({1, 2})
+    assert estimated(pattern, random.integers(0, 3, ROWS)).scatter[first] > 0.7
+    assert estimated(pattern, same).scatter[first] > 0.7
+    # Either a or c is rare: to begin with b and c is good half of the time.
+    assert estimated(pattern, turns).scatter[last] < 0.4
