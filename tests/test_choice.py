@@ -91,10 +91,10 @@ def test_a_join_tree_is_taken_where_two_joins_save_what_a_chain_repeats() -> Non
 
 
 def test_where_what_is_rare_changes_each_partial_match_chooses() -> None:
-    facts = facts_of(RISING, {"a": 10, "b": 10, "c": 10})
+    facts = facts_of(RISING, {"a": 10, "b": 20, "c": 10})
     assert facts.estimates is not None
-    scattered = {frozenset(pair): 0.2 for pair in ((0, 1), (0, 2), (1, 2))}
-    choice = choose(replace(facts, estimates=replace(facts.estimates, scatter=scattered)))
+    places = ({0: 1.0, 1: 20.0, 2: 19.0}, {0: 19.0, 1: 20.0, 2: 1.0})
+    choice = choose(replace(facts, estimates=replace(facts.estimates, places=places)))
     assert (choice.rung, choice.plan.kind, choice.plan.branches) == ("rare changes", "tree", None)
     assert "of the best chain's time" in choice.reason
     assert not choice.adapts

@@ -94,13 +94,14 @@ def test_no_candidates_are_no_statistics() -> None:
     assert estimates_of(prepared.program, prepared.table) is None
 
 
-def test_scatter_tells_whether_one_start_is_good_everywhere() -> None:
-    random = np.random.default_rng(3)
-    same = random.choice(3, ROWS, p=[0.01, 0.495, 0.495])
-    turns = np.where(np.arange(ROWS) // 500 % 2, same, (same + 2) % 3)
-    pattern = seq(A, B, C).within(60)
-    first, last = frozenset({0, 1}), frozenset({1, 2})
-    assert estimated(pattern, random.integers(0, 3, ROWS)).scatter[first] > 0.7
-    assert estimated(pattern, same).scatter[first] > 0.7
-    # Either a or c is rare: to begin with b and c is good half of the time.
-    assert estimated(pattern, turns).scatter[last] < 0.4
+def test_conditions_on_one_pair_are_measured_on_what_those_before_keep() -> None:
+    pattern = seq(A, B).where("a.x < b.x", "b.x < a.x + 0.05").within(60)
+    found = estimated(pattern).selectivities
+    assert found[0] * found[1] == pytest.approx(0.05, rel=0.4)
+
+
+def test_places_are_windows_by_themselves() -> None:
+    kinds = np.repeat([0, 1], ROWS // 2)
+    places = estimated(seq(A, B).within(100), kinds).places
+    assert len(places) == 8
+    assert {tuple(place.values()) for place in places} <= {(100.0, 0.0), (0.0, 100.0)}

@@ -21,9 +21,9 @@ from spark_cep.udfs.planning.adaptation import Adapter
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.planning.generate import ADAPTABLE, generators, models, show
 from spark_cep.udfs.planning.observed import Observed
-from spark_cep.udfs.planning.tree import begins_with, tree_cost
+from spark_cep.udfs.planning.tree import tree_cost
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan
-from spark_cep.udfs.rates import estimates_now, scatter
+from spark_cep.udfs.rates import estimates_now, places
 
 if TYPE_CHECKING:
     from spark_cep.udfs.chunks import Chunk
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
 # The share of the chain's time that a tree NFA has to stay below.
 CLEARLY = 0.8
+# Windows looked at to see whether one plan is good everywhere: one for each of so many seconds
+# that the chunk is expected to take.
+SECONDS_A_PLACE = 5e-3
+LEAST_PLACES = 3
+PLACES = 8
 
 
 class Adaptive:
@@ -45,6 +50,7 @@ class Adaptive:
         self._observed = Observed(program.estimates or Estimates({}))
         self._adapter: Adapter | None = None
         self._plan = program.plan
+        self._has_changed = False
         self._models = models(program) if self._adapts else []
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Advance, Found]]:
@@ -52,6 +58,7 @@ class Adaptive:
         state = State()
         for chunk in chunks:
             started = perf_counter_ns()
+            self._has_changed = chunk.has_changed
             known = State() if chunk.fresh else state
             planner = self._planned if self._adapts else branch_plans
             step = advance(self.program, known, chunk.table, chunk.horizon, planner=planner)
@@ -70,7 +77,7 @@ class Adaptive:
         started = perf_counter()
         self.metrics.plan_checks += 1
         now = estimates_now(matching, self._observed.estimates().selectivities)
-        plan, because = self._adapted(now)
+        plan, because = self._adapted(now, self._has_changed)
         if self.program.adaptation.to_tree and self._is_scattered(matching, now):
             plan, because = Plan("tree"), "what is rare changes from window to window"
         if plan != self._plan:
@@ -80,19 +87,20 @@ class Adaptive:
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
 
     def _is_scattered(self, matching: Matching, now: Estimates) -> bool:
+        """Whether windows had better each have their own plan. Looking at one takes as long as
+        making a plan, so it is done where that is a small part of the work."""
         assert self._adapter is not None
+        one = self._adapter.cost(now)
+        count = min(PLACES, int(one.time / SECONDS_A_PLACE))
+        if count < LEAST_PLACES:
+            return False
         plans = self._adapter.plan.branches or ()
         chains = [plan.shape for plan in plans if plan.shape is not None]
-        found: dict[frozenset[int], float] = {}
-        for model, chain in zip(self._models, chains, strict=True):
-            found |= scatter(matching, model.branch, [begins_with(model, chain)])
-        if all(share > CLEARLY for share in found.values()):
-            return False
         costs = self.program.costs or TYPICAL
-        tree = tree_cost(self._models, chains, replace(now, scatter=found), costs)
-        return tree.time < CLEARLY * self._adapter.cost(now).time
+        here = replace(now, places=places(matching, count))
+        return tree_cost(self._models, chains, here, costs).time < CLEARLY * one.time
 
-    def _adapted(self, now: Estimates) -> tuple[Plan, str]:
+    def _adapted(self, now: Estimates, has_changed: bool) -> tuple[Plan, str]:
         if self._adapter is None:
             costs = self.program.costs or TYPICAL
             made = generators(self.program.plan.kind, self._models, costs)
@@ -100,7 +108,8 @@ class Adaptive:
             self._adapter = Adapter(self.program.adaptation, made, first)
             if self.program.plan.branches is None:
                 self._plan = self._adapter.plan
-        swap = self._adapter.after(now)
+        because = "a rate has changed" if has_changed else None
+        swap = self._adapter.after(now, because)
         because = "what is rare is so everywhere again" if swap is None else swap.because
         return self._adapter.plan, because
 

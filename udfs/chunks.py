@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
 
 # An advance costs about 2 ms whatever it holds, a tenth of what this many rows take.
-CHUNK_ROWS = 1 << 17
+CHUNK_ROWS = 1 << 18
 # Where rates change, a chunk may be smaller: the wrong plan costs more than an advance.
 LEAST_ROWS = 1 << 12
 WINDOWS_IN_A_CHUNK = 16
@@ -33,6 +33,8 @@ WINDOWS_IN_A_CHUNK = 16
 # the average so far for a chunk to end there.
 PROFILE = 64
 CHANGED = 2.0
+# Every so many rows are counted: enough for a change by that factor, in a millisecond.
+PROFILED_ROWS = 1 << 15
 # Counts below this vary by as much by chance.
 ENOUGH_EVENTS = 32
 
@@ -42,11 +44,13 @@ Array = npt.NDArray[Any]
 @dataclass(frozen=True)
 class Chunk:
     """`horizon`: the event time up to which it is complete; None: to the end of its input.
-    `fresh`: nothing of the chunks before matters."""
+    `fresh`: nothing of the chunks before matters. `has_changed`: its rates are not those of the
+    chunk before."""
 
     table: pa.Table
     horizon: int | float | None = None
     fresh: bool = False
+    has_changed: bool = False
 
 
 def chunks(program: Program, table: pa.Table) -> Iterator[Chunk]:
@@ -74,15 +78,16 @@ def _by_slice(program: Program, table: pa.Table) -> Iterator[Chunk]:
 
 def _by_time(program: Program, table: pa.Table) -> Iterator[Chunk]:
     time = _times(program, table)
-    ends = None if time is None else _ends(program, table, time)
-    if time is None or ends is None:
+    cuts = [] if time is None else _cuts_of(program, table, time)
+    if time is None or not cuts:
         yield Chunk(table)
         return
-    place = np.searchsorted(ends, time, side="left")
-    for number in range(len(ends) + 1):
-        rows = np.flatnonzero(place == number)
-        last = number == len(ends)
-        yield Chunk(table.take(pa.array(rows)), None if last else ends[number].item())
+    place = np.searchsorted([end for end, _ in cuts], time, side="left")
+    changed = [False, *(is_different for _, is_different in cuts)]
+    for number, has_changed in enumerate(changed):
+        rows = pa.array(np.flatnonzero(place == number))
+        horizon = cuts[number][0] if number < len(cuts) else None
+        yield Chunk(table.take(rows), horizon, has_changed=has_changed)
 
 
 def _times(program: Program, table: pa.Table) -> Array | None:
@@ -91,54 +96,50 @@ def _times(program: Program, table: pa.Table) -> Array | None:
     time = numbers(column)
     if time.dtype.kind not in "if":
         return None
-    known = column.is_valid().to_numpy(zero_copy_only=False)
-    known &= ~np.isnan(time)
-    if known.all():
+    if not column.null_count and (time.dtype.kind == "i" or not np.isnan(time).any()):
         return time
+    known = column.is_valid().to_numpy(zero_copy_only=False) & ~np.isnan(time)
     return np.where(known, time, time[known].min()) if known.any() else None
 
 
 # ---- where to cut ------------------------------------------------------------------------------
 
 
-def _ends(program: Program, table: pa.Table, time: Array) -> Array | None:
-    """The event times at which chunks end, without the last; None where there is one chunk."""
+def _cuts_of(program: Program, table: pa.Table, time: Array) -> list[tuple[int | float, bool]]:
+    """The event times at which chunks end, without the last, and whether rates change there."""
     first, span = time.min(), np.ptp(time)
     if not span > 0 or not np.isfinite(span):
-        return None
+        return []
     count = min(PROFILE, _most_by_window(program, table, span))
     if count < 2:
-        return None
-    # Places in the profile; the end of a place is inclusive, as a horizon is.
-    edges = first + (span * np.arange(1, count + 1) / count).astype(time.dtype)
-    place = np.searchsorted(edges[:-1], time, side="left")
-    mask = numbers(table.column(program.mask))
+        return []
+    step = max(1, len(time) // PROFILED_ROWS)
+    mask = numbers(table.column(program.mask))[::step]
+    place = ((time[::step] - first) * (count / span)).astype(np.int64).clip(0, count - 1)
     counts = np.stack(
         [
-            np.bincount(place[(mask >> v & 1).astype(np.bool_)], minlength=count)
+            np.bincount(place[(mask >> v & 1) == 1], minlength=count)
             for v in range(len(program.variables))
         ]
     )
-    rows = np.bincount(place, minlength=count)
-    cuts = _cuts(counts, rows)
-    return edges[np.array(cuts)] if cuts else None
+    edges = first + (span * (np.arange(1, count) / count)).astype(time.dtype)
+    rows = np.bincount(place, minlength=count) * step
+    return [(edges[place].item(), changed) for place, changed in _cuts(counts, rows)]
 
 
-def _cuts(counts: Array, rows: Array) -> list[int]:
+def _cuts(counts: Array, rows: Array) -> Iterator[tuple[int, bool]]:
     """The places of the profile after which a chunk ends: where the next one differs from what
     the chunk has so far, or where the chunk is large enough."""
-    cuts: list[int] = []
     begun, most = 0, CHUNK_ROWS
     for place in range(len(rows) - 1):
         size = rows[begun : place + 1].sum()
-        is_different = size >= LEAST_ROWS and _differ(
+        is_different = bool(size >= LEAST_ROWS) and _differ(
             counts[:, begun : place + 1].mean(axis=1), counts[:, place + 1]
         )
         if is_different or size >= most:
-            cuts.append(place)
+            yield place, is_different
             most = CHUNK_ROWS if is_different else 2 * most
             begun = place + 1
-    return cuts
 
 
 def _differ(before: Array, after: Array) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -54,25 +53,47 @@ class Density:
     stretches: float
 
 
+# Masks of few variables are counted in one pass, one count for each mask that there can be.
+FEW_VARIABLES = 12
+
+
 def counted(program: Program, mask: npt.NDArray[Any]) -> dict[int, int]:
     """The candidates of each variable among rows with these masks."""
-    variables = range(len(program.variables))
-    return {v: int(np.count_nonzero(mask >> v & 1)) for v in variables}
+    count = len(program.variables)
+    if count > FEW_VARIABLES:
+        return {v: int(np.count_nonzero(mask >> v & 1)) for v in range(count)}
+    found = np.bincount(mask, minlength=1 << count)
+    masks = np.arange(len(found))
+    return {v: int(found[(masks >> v & 1) == 1].sum()) for v in range(count)}
 
 
+# A search in all positions takes, compared with looking one up that was computed for all.
+SEARCHES = 8
+
+
+class Side:
+    """One side of every row's window, indexed like an array. It is computed for the rows that
+    are asked for, or for all of them once many are: most plans ask for few, from one side."""
+
+    def __init__(self, computed: Callable[[Positions], Positions], size: int) -> None:
+        self._computed = computed
+        self._size = size
+        self._all: Positions | None = None
+
+    def __getitem__(self, rows: Positions) -> Positions:
+        if self._all is None and len(rows) * SEARCHES < self._size:
+            return self._computed(rows)
+        if self._all is None:
+            self._all = self._computed(np.arange(self._size))
+        return self._all[rows]
+
+
+@dataclass(frozen=True)
 class Window:
-    """A span whose sides are computed when they are first asked for: most plans ask for one."""
+    """A span whose sides are computed when they are asked for."""
 
-    def __init__(self, start: Callable[[], Positions], end: Callable[[], Positions]) -> None:
-        self._sides = start, end
-
-    @cached_property
-    def start(self) -> Positions:
-        return self._sides[0]()
-
-    @cached_property
-    def end(self) -> Positions:
-        return self._sides[1]()
+    start: Side
+    end: Side
 
 
 class Events:
@@ -117,10 +138,16 @@ class Events:
 
     def density(self, stretch: Positions) -> Density:
         """How many candidates there are, and how close."""
-        crowd = np.bincount(stretch[self._mask != 0]) if self.size else np.zeros(0)
-        square = float(crowd.astype(np.float64) @ crowd)
+        some = self._mask != 0
+        crowd = np.bincount(stretch if some.all() else stretch[some]).astype(np.float64)
+        # Not a dot product: BLAS may start its threads for it.
+        square = float((crowd * crowd).sum())
         filled = float(crowd.sum()) ** 2 / square if square else 0.0
         return Density(counted(self.program, self._mask), filled)
+
+    def count(self, low: int, high: int) -> dict[int, int]:
+        """The candidates of each variable among the positions [low, high)."""
+        return counted(self.program, self._mask[low:high])
 
     def fits(self, positions: Positions) -> Flags | None:
         """Which rows can be in a match at all; None for all of them. A row whose ties alone are
@@ -243,19 +270,29 @@ def _runs(columns: list[npt.NDArray[Any]], size: int) -> Span:
 
 def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> Window:
     """For each row, the rows of its partition at most `size` away."""
+    count = len(time)
     if time.dtype.kind == "i":
         compressed = _compressed(time, partition, int(size))
         if compressed is not None:
             limit = np.int64(size)
             return Window(
-                lambda: np.searchsorted(compressed, compressed - limit, side="left"),
-                lambda: np.searchsorted(compressed, compressed + limit, side="right"),
+                Side(lambda r: np.searchsorted(compressed, compressed[r] - limit, "left"), count),
+                Side(lambda r: np.searchsorted(compressed, compressed[r] + limit, "right"), count),
             )
-    rows = np.arange(len(time))
     # Differences are taken the way a condition would take them: latest minus earliest.
     return Window(
-        lambda: bisect(partition.start, rows, lambda at, row: _within(time[row] - time[at], size)),
-        lambda: bisect(rows, partition.end, lambda at, row: ~_within(time[at] - time[row], size)),
+        Side(
+            lambda r: bisect(
+                partition.start[r], r, lambda at, i: _within(time[r[i]] - time[at], size)
+            ),
+            count,
+        ),
+        Side(
+            lambda r: bisect(
+                r, partition.end[r], lambda at, i: ~_within(time[at] - time[r[i]], size)
+            ),
+            count,
+        ),
     )
 
 

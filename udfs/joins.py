@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.scope import IndexedPool, Pool, blocks, pool, scope
+from spark_cep.udfs.scope import IndexedPool, Pool, blocks, scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ class Unit:
         if slot not in self._pools:
             first = walk.slots.first(slot, self.partials)
             order = np.argsort(first, kind="stable")
-            rows = pool(np.arange(len(order)), first[order], walk.matching.events.size)
+            rows = Pool(np.arange(len(order)), first[order], walk.matching.events.size)
             self._pools[slot] = self.partials.take(order), rows
         return self._pools[slot]
 

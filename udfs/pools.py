@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.events import AHEAD, OLD, Positions
-from spark_cep.udfs.scope import IndexedPool, Pool, grows, pool
+from spark_cep.udfs.scope import IndexedPool, Pool, grows
 
 if TYPE_CHECKING:
     from spark_cep.udfs.comparisons import Equality
@@ -52,7 +52,7 @@ class Pools:
             elif self.ends.get(slot) == OLD:
                 kept = status == OLD
             elements = elements[kept]
-            self._pools[slot] = pool(elements, filled.first_row(elements), matching.events.size)
+            self._pools[slot] = Pool(elements, filled.first_row(elements), matching.events.size)
         return self._pools[slot]
 
     def index(self, slot: int, equalities: Sequence[Equality]) -> IndexedPool:

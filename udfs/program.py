@@ -180,14 +180,13 @@ class Estimates:
     """What is known about the data. `rates`: candidates of each variable in one window of one
     key. `windows`: how many such windows there are. `selectivities`: for each condition, by its
     place in `Program.conditions`, the share of combinations that it keeps; what is not given is
-    unknown. `scatter`: for pairs of variables that a plan may begin with, how much of
-    that join's work is left where each window begins with the two that are rarest in itself
-    (1, or not given: the same two are rare everywhere)."""
+    unknown. `places`: the rates of some windows, each for
+    itself, to see whether the same plan is good everywhere."""
 
     rates: Mapping[int, float]
     selectivities: Mapping[int, float] = field(default_factory=dict)
     windows: float = 1.0
-    scatter: Mapping[frozenset[int], float] = field(default_factory=dict)
+    places: tuple[Mapping[int, float], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""What events say of themselves before they are matched: how many, how close, how scattered.
+"""What events say of themselves before they are matched: how many, how close, and where.
 
-All of it is exact and counted in one pass over the candidate mask, so a plan can be made for the
+All of it is exact and counted from the candidate masks, so a plan can be made for the
 very events that are to be matched next, not only for those that were matched before.
 """
 
@@ -13,10 +13,9 @@ import numpy as np
 from spark_cep.udfs.program import Estimates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from spark_cep.udfs.matching import Matching
-    from spark_cep.udfs.program import Branch
 
 
 def estimates_now(matching: Matching, selectivities: Mapping[int, float]) -> Estimates:
@@ -27,25 +26,13 @@ def estimates_now(matching: Matching, selectivities: Mapping[int, float]) -> Est
     return Estimates(rates, selectivities, windows)
 
 
-def scatter(
-    matching: Matching, branch: Branch, pairs: Iterable[frozenset[int]]
-) -> dict[frozenset[int], float]:
-    """For each pair of the branch's variables: the pairs of events that windows would have which
-    begin with their own two rarest, compared with those of this pair. One is added to each
-    count: a window without any is nothing to choose by."""
-    events, meter = matching.events, matching.meter
-    variables = sorted(branch.filled())
-    if len(variables) < 2 or not meter.stretches:
-        return {}
-    counts = {
-        v: 1 + np.bincount(meter.stretch[events.candidates(v)], minlength=meter.stretches)
-        for v in variables
-    }
-    rarest = np.partition(np.stack(list(counts.values())), 1, axis=0)[:2]
-    own = float(rarest[0] @ rarest[1])
-    found = {}
-    for pair in pairs:
-        if pair <= counts.keys():
-            first, second = sorted(pair)
-            found[pair] = own / float(counts[first] @ counts[second])
-    return found
+def places(matching: Matching, count: int) -> tuple[Mapping[int, float], ...]:
+    """The rates of so many windows: those around evenly spread events, so that crowded windows,
+    where the work is, come more often."""
+    events, stretch = matching.events, matching.meter.stretch
+    spread = np.unique(np.linspace(0, events.size - 1, count).astype(np.int64)) if count else ()
+    found = []
+    for position in spread:
+        low, high = np.searchsorted(stretch, [stretch[position], stretch[position] + 1])
+        found.append({v: float(n) for v, n in events.count(int(low), int(high)).items()})
+    return tuple(found)

@@ -9,28 +9,29 @@ called: they may be slow, and may need what only the workers have.
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from spark_cep.udfs.any_match import BranchMatcher
+from spark_cep.udfs.comparisons import cost
 from spark_cep.udfs.events import NEW, Events, without_null_times
 from spark_cep.udfs.expressions import FOLDS, UserCall, cells
 from spark_cep.udfs.matching import Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.partials import Partials
 from spark_cep.udfs.program import Estimates
-from spark_cep.udfs.rates import scatter
+from spark_cep.udfs.rates import places
 from spark_cep.udfs.scope import scope
 from spark_cep.udfs.values.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+    from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.program import Condition, Program
     from spark_cep.udfs.walk import Walk
 
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
 # milliseconds.
 DRAWS = 1_000
 SEED = 42
+# Windows whose own best plan is compared with the one plan for all.
+PLACES = 8
 
 
 def estimates_of(program: Program, table: pa.Table) -> Estimates | None:
-    """Rates, selectivities and scatter, by this table alone; None if it has no candidates."""
+    """Rates and selectivities, by this table alone; None if it has no candidates."""
     events = Events(program, without_null_times(program, table))
     meter = Meter(events, program.limits, Metrics())
     density = events.density(meter.stretch)
@@ -55,38 +58,60 @@ def estimates_of(program: Program, table: pa.Table) -> Estimates | None:
     for number in range(len(program.branches)):
         matcher = BranchMatcher(matching, number)
         walk = matcher.walk({}, range(len(matcher.branch.slots)))
-        for place, condition in enumerate(program.conditions):
-            if place not in selectivities:
-                found = _selectivity(walk, condition)
-                if found is not None:
-                    selectivities[place] = found
-    scattered: dict[frozenset[int], float] = {}
-    for branch in program.branches:
-        pairs = map(frozenset, combinations(sorted(branch.filled()), 2))
-        scattered |= scatter(matching, branch, pairs)
-    return Estimates(rates, selectivities, density.stretches, scattered)
+        for together in _together(program):
+            if together[0] not in selectivities:
+                selectivities |= _selectivities(walk, together)
+    return Estimates(rates, selectivities, density.stretches, places(matching, PLACES))
 
 
-def _selectivity(walk: Walk, condition: Condition) -> float | None:
-    if any(isinstance(node, UserCall) for node in condition.expression.walk()):
-        return None
-    if any(cell.reading in FOLDS for cell in cells(condition.expression)):
-        return None
-    if not condition.variables <= walk.slots.of_variable.keys():
-        return None
-    slots = sorted({walk.slots.of_variable[v] for v in condition.variables})
-    if any(walk.slot(slot).body is not None for slot in slots):
-        return None
-    looks_back = any(cell.reading == "prev" for cell in cells(condition.expression))
-    lists = [s for s in slots if walk.slot(s).is_list] if looks_back else []
+def _together(program: Program) -> Iterator[list[int]]:
+    """Conditions on the same variables, by their place in the program, in the order in which the
+    engine tests them: each is measured on what those before it keep."""
+    sets = {condition.variables: None for condition in program.conditions}
+    for variables in sets:
+        alike = [n for n, c in enumerate(program.conditions) if c.variables == variables]
+        yield sorted(alike, key=lambda place: cost(program.conditions[place]))
+
+
+def _selectivities(walk: Walk, together: Sequence[int]) -> dict[int, float]:
+    conditions = {place: walk.matching.program.conditions[place] for place in together}
+    known = {p: c for p, c in conditions.items() if _can_be_drawn(walk, c)}
+    if not known:
+        return {}
+    first = next(iter(known.values()))
+    slots = sorted({walk.slots.of_variable[v] for v in first.variables})
+    backward = {c.variable for each in known.values() for c in _looking_back(each)}
+    lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
     found = _drawn(walk, [*slots, *lists])
     if found is None:
-        return None
+        return {}
     partials, weights = found
-    held = walk.reader(partials).holds(condition)
-    # None or all of a few draws is not 0 or 1.
-    mean = float(weights[held].sum() / weights.sum())
-    return float(np.clip(mean, 0.5 / len(held), 1 - 0.5 / len(held)))
+    reader = walk.reader(partials)
+    kept, selectivities = weights, {}
+    for place, condition in known.items():
+        held = kept * reader.holds(condition)
+        # None or all of a few draws is not 0 or 1.
+        least = 0.5 / max(int(np.count_nonzero(kept)), 1)
+        total = float(kept.sum())
+        share = float(held.sum()) / total if total else 0.5
+        selectivities[place] = float(np.clip(share, least, 1 - least))
+        kept = held
+    return selectivities
+
+
+def _can_be_drawn(walk: Walk, condition: Condition) -> bool:
+    """Conditions on single rows of slots that this branch fills, without the user's functions."""
+    slot_of = walk.slots.of_variable
+    return (
+        not any(isinstance(node, UserCall) for node in condition.expression.walk())
+        and not any(cell.reading in FOLDS for cell in cells(condition.expression))
+        and condition.variables <= slot_of.keys()
+        and all(walk.slot(slot_of[v]).body is None for v in condition.variables)
+    )
+
+
+def _looking_back(condition: Condition) -> Iterator[Cell]:
+    return (cell for cell in cells(condition.expression) if cell.reading == "prev")
 
 
 def _drawn(walk: Walk, slots: Sequence[int]) -> tuple[Partials, npt.NDArray[np.float64]] | None:

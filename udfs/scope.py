@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import Columns, Vector
 
 
+# What a search for a range takes, compared with a row of the table of a pool.
+SEARCHES = 16
+
+
 @dataclass(frozen=True)
 class Range:
     """Rows (or candidates) [low, high), one range a partial; empty where low >= high."""
@@ -35,22 +39,26 @@ class Range:
     high: Positions
 
 
-@dataclass(frozen=True)
 class Pool:
-    """Candidates in the order of their first row; `below[p]` of them begin before position p."""
+    """Candidates in the order of their first row."""
 
-    elements: Positions
-    below: Positions
+    def __init__(self, elements: Positions, first: Positions, size: int) -> None:
+        """`first` is ascending: the first row of each element, among `size` positions."""
+        self.elements = elements
+        self._first = first
+        self._size = size
+        self._below: Positions | None = None
 
     def find(self, rows: Range) -> Range:
-        return Range(self.below[rows.low], self.below[np.maximum(rows.low, rows.high)])
-
-
-def pool(elements: Positions, first: Positions, size: int) -> Pool:
-    """`first` is ascending: the first row of each element."""
-    below = np.zeros(size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(first, minlength=size), out=below[1:])
-    return Pool(elements, below)
+        """The candidates that begin in each range of rows."""
+        high = np.maximum(rows.low, rows.high)
+        if self._below is None and len(high) * SEARCHES < self._size:
+            return Range(np.searchsorted(self._first, rows.low), np.searchsorted(self._first, high))
+        if self._below is None:
+            # How many begin before each position: dear to make, and then one look a range.
+            self._below = np.zeros(self._size + 1, dtype=np.int64)
+            np.cumsum(np.bincount(self._first, minlength=self._size), out=self._below[1:])
+        return Range(self._below[rows.low], self._below[high])
 
 
 class IndexedPool:

@@ -57,7 +57,7 @@ def with_statistics(facts: Facts, statistics: Statistics) -> Facts:
         ids = {each.name.casefold(): number for number, each in enumerate(facts.variables)}
         given = {ids[name.casefold()]: float(r) for name, r in statistics.rates.items()}
         rates = {v: rate * alone.get(v, 1.0) for v, rate in given.items()}
-        estimates = replace(estimates, rates=rates, windows=1.0, scatter={})
+        estimates = replace(estimates, rates=rates, windows=1.0, places=())
         source, unit = "the rates given", "a window"
     elif alone:
         rates = {v: rate * alone.get(v, 1.0) for v, rate in estimates.rates.items()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spark_cep.udfs.planning.observed import ENOUGH_TESTS, Observed
 from spark_cep.udfs.program import Estimates
 
-KNOWN = Estimates({0: 5.0, 1: 7.0}, {0: 0.3, 1: 0.4}, windows=12, scatter={frozenset({0, 1}): 0.7})
+KNOWN = Estimates({0: 5.0, 1: 7.0}, {0: 0.3, 1: 0.4}, windows=12, places=({0: 1.0},))
 MANY = ENOUGH_TESTS
 
 

@@ -176,13 +176,14 @@ class Adapter:
         self.plan = plan_from(self._kind, self._generated)
         self.seconds += perf_counter() - start
 
-    def after(self, estimates: Estimates) -> Swap | None:
-        """Looks at the statistics after an advance; the swap, if the plan is another one now."""
+    def after(self, estimates: Estimates, because: str | None = None) -> Swap | None:
+        """Looks at the statistics between advances; the swap, if the plan is another one now.
+        `because`: a reason to plan anew that the caller has seen."""
         if type(self.decision) is Off:
             return None
         start = perf_counter()
         self.checks += 1
-        because = self.decision.check(estimates)
+        because = self.decision.check(estimates) or because
         swap = None if because is None else self._replanned(estimates, because)
         self.seconds += perf_counter() - start
         return swap

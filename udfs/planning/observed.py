@@ -83,5 +83,5 @@ class Observed:
             rates |= dict.fromkeys(rates, 0.0)
             rates |= {v: count / self._stretches for v, count in self._counts.items()}
         return Estimates(
-            rates, dict(self._selectivities), self.initial.windows, self.initial.scatter
+            rates, dict(self._selectivities), self.initial.windows, self.initial.places
         )

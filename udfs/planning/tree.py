@@ -1,12 +1,14 @@
-"""What a tree NFA is expected to cost: a chain's work, less what starting by each window's own
-counts saves, and for each partial match a look into every open scope instead of one."""
+"""What a tree NFA is expected to cost: the work of one plan for all windows, less what every
+window saves that has its own best plan, and for each partial match a look into every open scope
+instead of one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from spark_cep.udfs.planning.model import Cost, plan_cost, plan_nodes
-from spark_cep.udfs.planning.shapes import slots_of
+from spark_cep.udfs.planning.starts import cheapest_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +21,11 @@ if TYPE_CHECKING:
 LOOK: Final = 60e-9
 
 
-def begins_with(model: BranchModel, chain: Shape) -> frozenset[int]:
-    """The variables of the first two slots that a chain binds."""
-    return frozenset(model.branch.slots[slot].variables[0] for slot in slots_of(chain)[:2])
-
-
 def tree_cost(
     models: Sequence[BranchModel], chains: Sequence[Shape], estimates: Estimates, costs: Costs
 ) -> Cost:
-    """`chains`: the best chain of each branch."""
+    """`chains`: the best chain of each branch. How much a window's own plan saves is seen at
+    `estimates.places`; without any, nothing is."""
     total = Cost(0.0, 0.0, 0.0)
     for model, chain in zip(models, chains, strict=True):
         cost = plan_cost(model, chain, estimates, costs)
@@ -35,7 +33,16 @@ def tree_cost(
             node.partials * max(model.size - len(node.slots) - 1, 0)
             for node in plan_nodes(model, chain, estimates)
         )
-        share = min(1.0, estimates.scatter.get(begins_with(model, chain), 1.0))
+        share = _share(model, chain, estimates, costs)
         time = (cost.time + LOOK * looks) * share
         total = total + Cost(cost.pairs * share, cost.partials * share, time)
     return total
+
+
+def _share(model: BranchModel, chain: Shape, estimates: Estimates, costs: Costs) -> float:
+    fixed = own = 0.0
+    for rates in estimates.places:
+        here = replace(estimates, rates=rates)
+        fixed += plan_cost(model, chain, here, costs).time
+        own += cheapest_start(model, here, costs).cost.time
+    return min(1.0, own / fixed) if fixed > 0 else 1.0
