@@ -15,8 +15,8 @@ from spark_cep.pattern import event, seq
 from spark_cep.shipping.shipment import Shipment
 from spark_cep.udfs.engine import State, advance
 from spark_cep.udfs.expressions import Cell, Type
+from spark_cep.udfs.joining.scope import IndexedPool, Range
 from spark_cep.udfs.program import Order, Plan, Program
-from spark_cep.udfs.scope import IndexedPool, Range
 from spark_cep.udfs.values.vectors import Vector
 from tests.fake_typer import LocalTyper
 from tests.local import _value

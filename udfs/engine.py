@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.any_match import BranchMatcher
 from spark_cep.udfs.consume import consumed
 from spark_cep.udfs.events import (
     AHEAD,
@@ -34,11 +33,12 @@ from spark_cep.udfs.events import (
     numbers,
     without_null_times,
 )
-from spark_cep.udfs.kept import KeptRows, Prefixes, from_rows, grown, to_rows
+from spark_cep.udfs.joining.any_match import BranchMatcher
+from spark_cep.udfs.joining.kept import KeptRows, Prefixes, from_rows, grown, to_rows
 from spark_cep.udfs.matching import Found, Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.ordering import branch_plans
-from spark_cep.udfs.runs import match_runs
+from spark_cep.udfs.running.runs import match_runs
 from spark_cep.udfs.values.evaluate import Tally
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from spark_cep.udfs.any_match import BranchMatcher
-from spark_cep.udfs.comparisons import cost
 from spark_cep.udfs.events import NEW, Events, without_null_times
 from spark_cep.udfs.expressions import FOLDS, UserCall, cells
+from spark_cep.udfs.joining.any_match import BranchMatcher
+from spark_cep.udfs.joining.comparisons import cost
+from spark_cep.udfs.joining.partials import Partials
+from spark_cep.udfs.joining.scope import scope
 from spark_cep.udfs.matching import Matching
 from spark_cep.udfs.metrics import Meter, Metrics
-from spark_cep.udfs.partials import Partials
 from spark_cep.udfs.program import Estimates
 from spark_cep.udfs.rates import places
-from spark_cep.udfs.scope import scope
 from spark_cep.udfs.values.tally import Tally
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.expressions import Cell
+    from spark_cep.udfs.joining.walk import Walk
     from spark_cep.udfs.program import Condition, Program
-    from spark_cep.udfs.walk import Walk
 
 # A selectivity of 0.01 is then known to a third of itself; all conditions of a pattern take some
 # milliseconds.

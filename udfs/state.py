@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_cep.udfs.engine import State
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.kept import KeptRows
+from spark_cep.udfs.joining.kept import KeptRows
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Positions

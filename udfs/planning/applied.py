@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from typing import Literal as Choice
 
-from spark_cep.udfs.comparisons import as_equality
 from spark_cep.udfs.expressions import FOLDS, cells
+from spark_cep.udfs.joining.comparisons import as_equality
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Condition, Negation, Variable

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.events import NEW, OLD
+from spark_cep.udfs.joining.partials import Elements, Partials, Slots
+from spark_cep.udfs.joining.pools import Pools
+from spark_cep.udfs.joining.routes import Chain, Tree
+from spark_cep.udfs.joining.steps import Steps
+from spark_cep.udfs.joining.walk import Walk
 from spark_cep.udfs.matching import Found, Matching
-from spark_cep.udfs.partials import Elements, Partials, Slots
 from spark_cep.udfs.planning.shapes import chain
-from spark_cep.udfs.pools import Pools
-from spark_cep.udfs.routes import Chain, Tree
-from spark_cep.udfs.steps import Steps
-from spark_cep.udfs.walk import Walk
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.joining.steps import Body
     from spark_cep.udfs.program import BranchPlan, Slot
-    from spark_cep.udfs.steps import Body
 
 # Work inside a group belongs to no branch's plan.
 GROUP = -1

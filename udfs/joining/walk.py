@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from spark_cep.udfs.negation import Negations
-from spark_cep.udfs.partials import Partials, Slots
-from spark_cep.udfs.reading import Candidates, Reader, looks_back
-from spark_cep.udfs.scope import Range, blocks, narrowed, scope
+from spark_cep.udfs.joining.negation import Negations
+from spark_cep.udfs.joining.partials import Partials, Slots
+from spark_cep.udfs.joining.reading import Candidates, Reader, looks_back
+from spark_cep.udfs.joining.scope import Range, blocks, narrowed, scope
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Positions
+    from spark_cep.udfs.joining.pools import Pools
+    from spark_cep.udfs.joining.steps import Step, Steps
     from spark_cep.udfs.matching import Matching
-    from spark_cep.udfs.pools import Pools
     from spark_cep.udfs.program import Slot
-    from spark_cep.udfs.steps import Step, Steps
 
 
 @dataclass(frozen=True)

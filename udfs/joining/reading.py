@@ -20,7 +20,7 @@ from spark_cep.udfs.values.vectors import Columns, Vector
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Flags, Positions
-    from spark_cep.udfs.partials import Partials, Slots
+    from spark_cep.udfs.joining.partials import Partials, Slots
     from spark_cep.udfs.program import Condition
 
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.events import NEW, Flags, Positions
+from spark_cep.udfs.joining.negation import Negations
+from spark_cep.udfs.joining.reading import Reader
+from spark_cep.udfs.joining.steps import negation_checks
 from spark_cep.udfs.matching import Found, Matching
-from spark_cep.udfs.negation import Negations
-from spark_cep.udfs.reading import Reader
-from spark_cep.udfs.steps import negation_checks
-from spark_cep.udfs.trail import Assembled, Trail, assemble
+from spark_cep.udfs.running.trail import Assembled, Trail, assemble
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.automaton import Automaton, State
-    from spark_cep.udfs.partials import Partials
+    from spark_cep.udfs.joining.partials import Partials
     from spark_cep.udfs.program import Branch
+    from spark_cep.udfs.running.automaton import Automaton, State
 
 
 def finished(

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from spark_cep.udfs.joins import Unit, join
-from spark_cep.udfs.partials import Partials, together
+from spark_cep.udfs.joining.joins import Unit, join
+from spark_cep.udfs.joining.partials import Partials, together
+from spark_cep.udfs.joining.regions import regions
+from spark_cep.udfs.joining.walk import Task
 from spark_cep.udfs.planning.shapes import slots_of
-from spark_cep.udfs.regions import regions
-from spark_cep.udfs.walk import Task
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.joining.steps import Step
+    from spark_cep.udfs.joining.walk import Look, Walk
     from spark_cep.udfs.program import Shape
-    from spark_cep.udfs.steps import Step
-    from spark_cep.udfs.walk import Look, Walk
 
 NOTHING: frozenset[int] = frozenset()
 FIRST_PARTIALS = 256

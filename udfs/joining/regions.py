@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from spark_cep.udfs.scope import Range, blocks
+from spark_cep.udfs.joining.scope import Range, blocks
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Positions
-    from spark_cep.udfs.walk import Walk
+    from spark_cep.udfs.joining.walk import Walk
 
 # Counts of a stretch and its neighbours have to be this many times apart, and this many, before
 # a start changes: a border costs about one window's starting rows again.

@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.automaton import (
+from spark_cep.udfs.expressions import cells
+from spark_cep.udfs.joining.partials import Elements, Partials, Slots
+from spark_cep.udfs.joining.reading import Candidates, Reader
+from spark_cep.udfs.joining.scope import Range, blocks
+from spark_cep.udfs.program import Condition, Slot, Tree
+from spark_cep.udfs.running.automaton import (
     Automaton,
     State,
     Transition,
     current_or_previous,
     ordered_pairs,
 )
-from spark_cep.udfs.expressions import cells
-from spark_cep.udfs.finish import finished
-from spark_cep.udfs.partials import Elements, Partials, Slots
-from spark_cep.udfs.program import Condition, Slot, Tree
-from spark_cep.udfs.reading import Candidates, Reader
-from spark_cep.udfs.scope import Range, blocks
-from spark_cep.udfs.trail import Trail, assemble
+from spark_cep.udfs.running.finish import finished
+from spark_cep.udfs.running.trail import Trail, assemble
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Flags, Positions

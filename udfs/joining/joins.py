@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.scope import IndexedPool, Pool, blocks, scope
+from spark_cep.udfs.joining.scope import IndexedPool, Pool, blocks, scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from spark_cep.udfs.events import Flags, Positions
     from spark_cep.udfs.expressions import Cell
-    from spark_cep.udfs.partials import Partials
-    from spark_cep.udfs.steps import Step
-    from spark_cep.udfs.walk import Task, Walk
+    from spark_cep.udfs.joining.partials import Partials
+    from spark_cep.udfs.joining.steps import Step
+    from spark_cep.udfs.joining.walk import Task, Walk
 
 _Key = tuple[int, tuple["Cell", ...]]
 

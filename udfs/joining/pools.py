@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.events import AHEAD, OLD, Positions
-from spark_cep.udfs.scope import IndexedPool, Pool, grows
+from spark_cep.udfs.joining.scope import IndexedPool, Pool, grows
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.comparisons import Equality
     from spark_cep.udfs.expressions import Cell
+    from spark_cep.udfs.joining.comparisons import Equality
+    from spark_cep.udfs.joining.partials import Slots
     from spark_cep.udfs.matching import Matching
-    from spark_cep.udfs.partials import Slots
     from spark_cep.udfs.values.vectors import Vector
 
 

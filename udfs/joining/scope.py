@@ -19,11 +19,11 @@ from spark_cep.udfs.events import Events, Positions, bisect
 from spark_cep.udfs.values.tally import Tally
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.comparisons import Bound
     from spark_cep.udfs.expressions import Cell
-    from spark_cep.udfs.partials import Partials, Slots
-    from spark_cep.udfs.reading import Reader
-    from spark_cep.udfs.steps import Step
+    from spark_cep.udfs.joining.comparisons import Bound
+    from spark_cep.udfs.joining.partials import Partials, Slots
+    from spark_cep.udfs.joining.reading import Reader
+    from spark_cep.udfs.joining.steps import Step
     from spark_cep.udfs.values.vectors import Columns, Vector
 
 

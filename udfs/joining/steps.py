@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spark_cep.udfs.comparisons import Bound, Equality, as_bound, as_equality, cost
 from spark_cep.udfs.expressions import FOLDS, cells
+from spark_cep.udfs.joining.comparisons import Bound, Equality, as_bound, as_equality, cost
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Condition, Negation, Program

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from spark_cep.udfs.partials import Elements, Partials, Slots
+from spark_cep.udfs.joining.partials import Elements, Partials, Slots
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Positions

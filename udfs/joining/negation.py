@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.reading import Candidates, Reader, looks_back
-from spark_cep.udfs.scope import IndexedPool, Range, blocks
+from spark_cep.udfs.joining.reading import Candidates, Reader, looks_back
+from spark_cep.udfs.joining.scope import IndexedPool, Range, blocks
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Events, Flags, Positions
+    from spark_cep.udfs.joining.partials import Elements, Partials, Slots
+    from spark_cep.udfs.joining.steps import NegationCheck
     from spark_cep.udfs.metrics import Meter
-    from spark_cep.udfs.partials import Elements, Partials, Slots
     from spark_cep.udfs.program import Negation
-    from spark_cep.udfs.steps import NegationCheck
     from spark_cep.udfs.values.evaluate import Tally
 
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.events import NEW, OLD
-from spark_cep.udfs.partials import Partials, together
+from spark_cep.udfs.joining.partials import Partials, together
+from spark_cep.udfs.joining.routes import Chain
 from spark_cep.udfs.planning.shapes import chain
-from spark_cep.udfs.routes import Chain
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.any_match import BranchMatcher
     from spark_cep.udfs.events import Flags, Positions
+    from spark_cep.udfs.joining.any_match import BranchMatcher
 
 Prefixes = dict[int, list[Partials]]
 
