@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Shape
 
 NOTHING: frozenset[int] = frozenset()
-FIRST_PARTIALS = 256
+# The first of a walk's starts, and by what factor the following groups of them grow.
+FIRST_PARTIALS = 16
+GROWTH = 8
 # Lists double with each candidate; beyond this they are simply last.
 MOST_LIST_CANDIDATES = 60
 
@@ -99,9 +101,11 @@ class Tree:
             yield from self._routed(walk, task)
             return
         # All starts of a walk may come in one task: the first few show what conditions keep.
-        rows = np.arange(len(task.partials))
-        for some in (rows[:FIRST_PARTIALS], rows[FIRST_PARTIALS:]):
+        begin, count = 0, FIRST_PARTIALS
+        while begin < len(task.partials):
+            some = np.arange(begin, min(begin + count, len(task.partials)))
             yield from self._routed(walk, replace(task, partials=task.partials.take(some)))
+            begin, count = begin + count, count * GROWTH
 
     def _routed(self, walk: Walk, task: Task) -> Iterator[Task]:
         left = sorted(walk.target - task.bound)
