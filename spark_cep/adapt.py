@@ -7,6 +7,7 @@ was made from. Whether and how decides how often the plan changes, never the ans
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from numbers import Real
 from typing import Literal
 
@@ -32,7 +33,7 @@ def threshold(change: float = 0.3) -> Adaptation:
     >>> threshold(0.5).threshold
     0.5
     """
-    if not _is_number(change) or not change > 0:
+    if not _is_number(change) or not 0 < change < inf:
         raise PlanError(
             f"the threshold is {change!r}",
             hint="it is a relative change above 0: cep.adapt.threshold(0.3)",
@@ -53,7 +54,7 @@ def invariants(k: int | None = 1, distance: float | Literal["auto", "meta"] = "a
         raise PlanError(
             f"k is {k!r}", hint="k is a number of conditions above 0, or None for all of them"
         )
-    is_share = _is_number(distance) and float(distance) >= 0
+    is_share = _is_number(distance) and 0 <= float(distance) < inf
     if distance not in ("auto", "meta") and not is_share:
         raise PlanError(
             f"the distance is {distance!r}",

@@ -94,6 +94,8 @@ def _facts(asked: Asked, compiled: Compiled, sample: Sample | NoSample) -> Facts
     if isinstance(sample, Sample):
         unit = "in all" if sample.complete else "a million rows"
         facts = replace(facts, estimates=sample.estimates, source=sample.source(), unit=unit)
+        if sample.estimates is None and sample.rows:
+            facts = replace(facts, notes=(f"no variable accepts any of {sample.source()}",))
     elif sample.reason:
         facts = replace(facts, notes=(sample.reason,))
     return facts if statistics is None else with_statistics(facts, statistics)

@@ -104,6 +104,11 @@ def wish(plan: object) -> Wish:
         if plan == kind:
             return Wish(kind)
     names = ", ".join(f'"{kind}"' for kind in KINDS)
+    if callable(plan):
+        raise PlanError(
+            "plan= has a function, not the plan that it makes",
+            hint='call it: plan=cep.plans.tree(), plan=cep.plans.chain("c", "b")',
+        )
     raise PlanError(
         f"{plan!r} is no plan",
         hint=f'plan is one of {names}, or an object: cep.plans.chain("c", "b")',

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from numbers import Real
-from typing import TYPE_CHECKING
 
 from spark_cep.errors import PlanError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+_RATES = 'cep.Statistics(rates={"a": 100, "b": 5})'
+_SHARES = 'cep.Statistics(selectivities={("a", "b"): 0.1})'
 
 
 @dataclass(frozen=True)
@@ -27,23 +28,29 @@ class Statistics:
     selectivities: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        _check_dict("rates", self.rates, _RATES)
+        _check_dict("selectivities", self.selectivities, _SHARES)
         for name, rate in self.rates.items():
-            if not _is_number(rate) or not rate >= 0:
+            if not isinstance(name, str):
+                raise PlanError(f"{name!r} is no name of a variable", hint=_RATES)
+            if not _is_number(rate) or not 0 <= rate < inf:
                 raise PlanError(
                     f"the rate of {name!r} is {rate!r}",
-                    hint='rates are counts of candidate rows: cep.Statistics(rates={"a": 100})',
+                    hint=f"rates are counts of candidate rows, 0 or more: {_RATES}",
                 )
         for pair, share in self.selectivities.items():
             if not isinstance(pair, tuple) or [type(name) for name in pair] != [str, str]:
-                raise PlanError(
-                    f"{pair!r} is no pair of variables",
-                    hint='cep.Statistics(selectivities={("a", "b"): 0.1})',
-                )
+                raise PlanError(f"{pair!r} is no pair of variables", hint=_SHARES)
             if not _is_number(share) or not 0 <= share <= 1:
                 raise PlanError(
                     f"the selectivity of {pair!r} is {share!r}",
                     hint="a selectivity is a share between 0 and 1",
                 )
+
+
+def _check_dict(name: str, value: object, hint: str) -> None:
+    if not isinstance(value, Mapping):
+        raise PlanError(f"{name} is a dict, not {type(value).__name__}", hint=hint)
 
 
 def _is_number(value: object) -> bool:

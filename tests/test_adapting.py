@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from spark_cep.udfs import adapting
 from spark_cep.udfs import chunks as cutting
 from spark_cep.udfs.adapting import Adaptive
 from spark_cep.udfs.chunks import Chunk, chunks
+from spark_cep.udfs.events import Events
 from spark_cep.udfs.program import Adaptation, Estimates, Plan
 
 RISING = (
@@ -56,6 +59,15 @@ def matches(adaptive: Adaptive, pieces: Sequence[Chunk]) -> Counter[tuple[int, .
 def cuts(prepared: Prepared, adaptation: Adaptation = INVARIANTS) -> list[Chunk]:
     program = replace(prepared.program, plan=Plan("lazy-chain"), adaptation=adaptation)
     return list(chunks(program, prepared.table))
+
+
+def test_a_moment_beyond_those_of_python_is_told_as_a_number() -> None:
+    times = pa.table({"t": pa.array([0, 1 << 60], pa.timestamp("us"))})
+    events: Any = SimpleNamespace(
+        table=times, permutation=[0, 1], program=SimpleNamespace(orders=[SimpleNamespace(column=0)])
+    )
+    assert str(Events.start_of(events, 0)) == "1970-01-01 00:00:00"
+    assert Events.start_of(events, 1) == 1 << 60
 
 
 # ---- where a bucket is cut ---------------------------------------------------------------------

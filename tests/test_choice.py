@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import spark_cep as cep
 from spark_cep import Limits, Pattern, Statistics, adapt, all_of, any_of, event, no, plans, seq
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.planning.choice import Facts, choose
@@ -77,6 +78,11 @@ def test_every_plan_that_is_not_taken_keeps_its_cost_and_its_reason() -> None:
     assert choice.cost is not None
     assert eager.cost is not None
     assert eager.cost > 3 * choice.cost
+
+
+def test_where_nothing_is_expected_to_cost_anything_a_chain_is_taken() -> None:
+    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 0}))
+    assert (choice.rung, choice.plan.kind, choice.shown) == ("cheapest", "lazy-chain", "c→b→a")
 
 
 def test_a_join_tree_is_taken_where_two_joins_save_what_a_chain_repeats() -> None:
@@ -209,6 +215,15 @@ def test_given_rates_replace_the_sample_and_pairs_share_their_selectivity() -> N
     assert facts.source == "the rates given"
 
 
+def test_a_selectivity_of_one_variable_is_of_its_own_condition_or_else_of_its_rate() -> None:
+    pattern = seq(A, event("b", "name = 'b'").times("+")).where("b.price > prev(b.price)")
+    given = Statistics({"a": 4, "b": 2}, {("a", "a"): 0.5, ("b", "b"): 0.1})
+    facts = with_statistics(facts_of(pattern.within("5 s"), {"a": 1, "b": 9}), given)
+    assert facts.estimates is not None
+    assert facts.estimates.rates == {0: 2.0, 1: 2.0}
+    assert facts.estimates.selectivities == {0: 0.1}
+
+
 def test_a_selectivity_of_variables_that_no_condition_ties_is_said_to_be_unused() -> None:
     facts = with_statistics(
         facts_of(RISING, {"a": 1, "b": 1, "c": 1}), Statistics(selectivities={("a", "c"): 0.1})
@@ -226,10 +241,36 @@ def test_statistics_are_of_variables_that_the_pattern_has() -> None:
     assert caught.value.hint == "the pattern's variables are a, b"
     with pytest.raises(PlanError, match="a rate for 'x'"):
         check_statistics(Statistics({"a": 1, "b": 1, "x": 1}), variables)
-    with pytest.raises(PlanError, match="no rate for 'b'") as caught:
-        check_statistics(Statistics({"a": 1}), variables)
+    three = compiled_of(seq(A, B, C)).variables
+    with pytest.raises(PlanError, match="no rate for 'b', 'c'") as caught:
+        check_statistics(Statistics({"a": 1}), three)
     assert caught.value.hint is not None
     assert "every positive variable" in caught.value.hint
+
+
+def test_statistics_say_each_thing_once() -> None:
+    variables = compiled_of(seq(A, B)).variables
+    with pytest.raises(PlanError, match="two rates for 'a'"):
+        check_statistics(Statistics({"a": 1, "A": 2, "b": 1}), variables)
+    with pytest.raises(PlanError, match="two selectivities for 'a' and 'b'"):
+        check_statistics(Statistics(selectivities={("a", "b"): 0.1, ("B", "a"): 0.2}), variables)
+
+
+@pytest.mark.parametrize("never", ["a", "b", "c"])
+def test_a_rate_of_0_is_the_rarest(never: str) -> None:
+    rates = {"a": 3, "b": 2, "c": 5, never: 0}
+    facts = with_statistics(facts_of(RISING, {"a": 1, "b": 1, "c": 1}), Statistics(rates))
+    choice = choose(facts)
+    assert names(facts, choice.order)[0] == never
+    assert choice.cost
+
+
+def test_rates_that_are_all_0_say_nothing() -> None:
+    zeros = Statistics({"a": 0, "b": 0, "c": 0})
+    facts = with_statistics(facts_of(RISING, {"a": 1, "b": 1, "c": 1}), zeros)
+    choice = choose(facts)
+    assert choice.rung == "no statistics"
+    assert "every rate given is 0" in choice.reason
 
 
 @pytest.mark.parametrize(
@@ -238,13 +279,15 @@ def test_statistics_are_of_variables_that_the_pattern_has() -> None:
         ({"a": -1}, {}, "the rate of 'a' is -1"),
         ({"a": float("nan")}, {}, "the rate of 'a' is nan"),
         ({"a": True}, {}, "the rate of 'a' is True"),
+        ({"a": float("inf")}, {}, "the rate of 'a' is inf"),
+        ({1: 2}, {}, "1 is no name of a variable"),
+        ([1, 2], {}, "rates is a dict, not list"),
+        ({}, [("a", "b")], "selectivities is a dict, not list"),
         ({}, {("a", "b"): 1.5}, "is 1.5"),
         ({}, {"ab": 0.5}, "'ab' is no pair"),
     ],
 )
-def test_statistics_are_numbers_that_can_be(
-    rates: dict[str, float], selectivities: dict[Any, float], message: str
-) -> None:
+def test_statistics_are_numbers_that_can_be(rates: Any, selectivities: Any, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         Statistics(rates, selectivities)
 
@@ -270,7 +313,11 @@ def test_a_plan_names_every_positive_variable_once(wish: Wish, message: str) -> 
     with pytest.raises(PlanError, match=message) as caught:
         check_wish(wish, compiled.variables, compiled.branches)
     assert caught.value.hint is not None
-    assert '"a", "b", "c"' in caught.value.hint
+    # What the hint says can be pasted.
+    _, _, example = caught.value.hint.partition("for example ")
+    pasted = eval(example, {"cep": cep})
+    assert pasted.kind == wish.kind
+    check_wish(pasted, compiled.variables, compiled.branches)
 
 
 def test_a_repeated_group_cannot_be_kept_eagerly() -> None:
@@ -298,11 +345,41 @@ def test_what_is_no_plan_is_refused(plan: object) -> None:
     assert '"zstream"' in caught.value.hint
 
 
+def test_a_plan_that_was_not_called_is_named_as_such() -> None:
+    with pytest.raises(PlanError, match="has a function") as caught:
+        plans.wish(plans.tree)
+    assert "call it" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("wish", "adaptation", "says"),
+    [
+        (plans.wish("auto"), adapt.off(), 'no: adapt="off"'),
+        (plans.wish("auto"), adapt.always(), "always: the plan is made anew before each chunk"),
+        (plans.wish("zstream"), adapt.threshold(0.5), "threshold, 50%: "),
+        (plans.wish("auto"), adapt.invariants(None, 0.2), "invariants, k=all, distance=0.2: "),
+        (plans.wish("tree"), adapt.always(), "no: each partial match chooses for itself"),
+        (plans.wish("eager"), adapt.always(), "no: eager keeps the order of the pattern"),
+        (plans.wish("hybrid"), adapt.always(), "no: a hybrid plan keeps its groups"),
+        (plans.chain("c", "b", "a"), adapt.always(), "no: the order was forced"),
+        (plans.join(("a", ("b", "c"))), adapt.always(), "no: the order was forced"),
+    ],
+)
+def test_explain_says_whether_and_when_the_plan_changes(
+    wish: Wish, adaptation: Adaptation, says: str
+) -> None:
+    choice = choose(facts_of(RISING, {"a": 100, "b": 10, "c": 1}, wish=wish))
+    told = planned(compiled_of(RISING), choice, adaptation)["adaptation"]
+    assert told.startswith(says)
+
+
 @pytest.mark.parametrize(
     "call",
     [
         lambda: adapt.threshold(0),
         lambda: adapt.threshold(float("nan")),
+        lambda: adapt.threshold(float("inf")),
+        lambda: adapt.invariants(distance=float("inf")),
         lambda: adapt.invariants(k=0),
         lambda: adapt.invariants(distance=-0.1),
         lambda: adapt.invariants(distance="far"),  # type: ignore[arg-type]

@@ -61,6 +61,11 @@ def test_swaps_stand_in_the_order_of_event_time() -> None:
     assert merged([BUCKET, {"swaps": [early]}])["swaps"] == [early, SWAP]
 
 
+def test_event_times_that_are_numbers_stand_in_their_order() -> None:
+    found = merged([{"swaps": [{**SWAP, "event_time": time}]} for time in ("10", "9", "-2.5")])
+    assert [swap["event_time"] for swap in found["swaps"]] == ["-2.5", "9", "10"]
+
+
 def test_keys_stand_in_the_order_of_their_numbers() -> None:
     found = merged([{"candidates": {"10": 1, "9": 1}, "nodes": {"0:10": [1, 1], "0:9": [1, 1]}}])
     assert list(found["candidates"]) == ["9", "10"]
@@ -161,8 +166,35 @@ def test_equal_swaps_of_many_buckets_are_one_line() -> None:
     ]
 
 
+def test_swaps_that_differ_in_figures_only_are_one_line() -> None:
+    why = "cost(a first) = {} is no longer below rate(b) · sel(a.x * 2 < b.x) · 2 = {}"
+    swaps = [
+        {**SWAP, "because": why.format(one, other), "event_time": str(time)}
+        for time, (one, other) in enumerate([("6.8e-06", "1"), ("0.25", "1.2e+03")], start=9)
+    ]
+    lines = list(comparison(analysis({"swaps": swaps[1:]}, {"swaps": swaps[:1]})))
+    assert lines[-6:] == [
+        "Plan swaps: 2",
+        "  c→b→a to b→c→a, 2 times, first at 9",
+        f"    {why.format('6.8e-06', '1')}",
+        "  cost(...) is the time that the best such plan takes for a window, in seconds",
+        "  rate(x) is how many candidates of x there are in a window",
+        "  sel(...) is the share that a condition keeps",
+    ]
+
+
+def test_rows_of_slices_are_said_to_count_twice() -> None:
+    plan = facts("lazy-chain", ["a", "b"], chain("b", "a"), slices="16 windows long: hot")
+    work = tables(plan, merged([BUCKET]))[0]
+    assert work.rows[0].label == "rows, those in two slices twice"
+
+
+def test_a_query_that_no_row_reached_took_no_time_in_the_engine() -> None:
+    assert "  engine    no row reached it" in list(comparison(analysis({"rows": 0})))
+
+
 def test_no_more_than_ten_ways_to_swap_are_written_out() -> None:
-    many = [{**SWAP, "because": f"reason {number}"} for number in range(13)]
+    many = [{**SWAP, "because": f"reason {letter}"} for letter in "abcdefghijklm"]
     lines = list(comparison(analysis({"swaps": many})))
     assert lines[-1] == "  and 3 other ways"
 

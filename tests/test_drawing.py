@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from spark_cep.explaining.drawing import drawn, plan_sketch
+from spark_cep.explaining.planned import title
 from spark_cep.explaining.sketch import PADDING, Box, Line, Sketch, clipped, text_width
 from spark_cep.explaining.svg import MARGIN
 from tests.explained import branch, chain, facts
@@ -29,10 +30,7 @@ def bushy(names: list[str]) -> Any:
 
 def hybrid(names: list[str], eager: list[str]) -> dict[str, Any]:
     lazy = [name for name in names if name not in eager]
-    shape = chain(*eager)
-    for name in lazy:
-        shape = [shape, name]
-    return facts("hybrid", names, branches=[branch(names, shape, eager)])
+    return facts("hybrid", names, branches=[branch(names, chain(*eager, *lazy), eager)])
 
 
 def alternatives(count: int) -> dict[str, Any]:
@@ -226,6 +224,17 @@ def test_parents_stand_above_the_middle_of_what_they_join() -> None:
     by_name = {box.lines[0]: box for box in sketch.boxes}
     assert by_name["a b c d"].y < by_name["a b"].y < by_name["a"].y
     assert by_name["a b"].top[0] == (by_name["a"].top[0] + by_name["b"].top[0]) / 2
+
+
+def test_a_hybrid_without_an_eager_group_has_buffers_only_and_says_so() -> None:
+    found = hybrid(list("abc"), [])
+    lines = texts(found)
+    assert [line for line in lines if line.startswith(("buffer ", "merge "))] == [
+        "merge 2: a b c", "merge 1: a b", "buffer a", "buffer b", "buffer c",
+    ]  # fmt: skip
+    assert title(found) == "hybrid a→b→c, all bound late"
+    assert title(hybrid(list("abc"), list("abc"))) == "hybrid a→b→c, all kept ready"
+    assert title(hybrid(list("abc"), list("ab"))) == "hybrid a→b→c"
 
 
 def test_a_hybrid_frames_the_eager_group_and_numbers_the_merges() -> None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from benchmarks.programs import prepare
 from spark_cep.errors import CepError, LimitError, PatternError
-from spark_cep.pattern import Pattern, event, seq
+from spark_cep.pattern import Pattern, event, no, seq
 from spark_cep.udfs.engine import State, advance
 from spark_cep.udfs.errors import WorkerError, from_text
 from spark_cep.udfs.output import Field, Output
@@ -173,6 +175,19 @@ def test_bytes_that_are_no_state_are_refused(damage: object, says: str) -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
     with pytest.raises(CepError, match=says):
         from_bytes(damage(to_bytes(State(), program)), program)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("after", "count"), [(event("b", "kind = 1"), 1), (no("b"), 0)])
+def test_a_row_after_the_horizon_whose_distance_rounds_to_the_window_is_in_it(
+    after: Pattern, count: int
+) -> None:
+    times = np.array([-1e6, 1e-12])
+    pattern = seq(event("a", "kind = 0"), after).within(1_000_000)
+    prepared = prepare(pattern, {"t": times, "kind": np.array([0, 1])})
+    first = advance(prepared.program, State(), prepared.table.slice(0, 1), 0.0)
+    found = walked(first)
+    found += walked(advance(prepared.program, first.state, prepared.table.slice(1), None))
+    assert sum(len(each) for each in found) == count
 
 
 def test_a_change_of_plan_or_limits_keeps_the_fingerprint() -> None:

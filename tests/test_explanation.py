@@ -52,6 +52,36 @@ def test_text_leaves_out_what_is_not_known() -> None:
     ]
 
 
+def test_what_is_not_known_of_a_condition_is_said() -> None:
+    statistics = {
+        **plan().facts["statistics"],
+        "selectivities": [{"condition": "a.x < b.x", "selectivity": None}],
+    }
+    assert "  keeps     unknown: a.x < b.x\n" in str(plan(statistics=statistics))
+
+
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [
+        ("20", "20, in the unit of ts"),
+        ("2.5e3", "2.5e3, in the unit of ts"),
+        ("5 events", "5 events"),
+        (None, "none"),
+    ],
+)
+def test_a_window_has_a_unit(window: str | None, says: str) -> None:
+    assert f"  window    {says}\n" in str(plan(window=window))
+
+
+def test_a_plan_that_each_bucket_makes_is_called_so() -> None:
+    assert "  plan      lazy-chain, by the counts of each bucket\n" in str(plan(shown="own counts"))
+
+
+def test_the_reason_is_not_said_twice() -> None:
+    found = str(plan(rung="forced", reason="forced by plan="))
+    assert "  why       forced by plan=\n" in found
+
+
 def test_costs_say_what_they_are_for() -> None:
     assert "  costs     ≈ 1.2e6 pairs a million rows" in str(plan(unit="a million rows"))
     assert "pairs a million rows, estimated" in plan(unit="a million rows").to_html()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from benchmarks.programs import Prepared, prepare
 from spark_cep import Pattern, all_of, event, seq
+from spark_cep.udfs.program import Limits
 from spark_cep.udfs.sampling import estimates_of
 
 if TYPE_CHECKING:
@@ -105,3 +107,11 @@ def test_places_are_windows_by_themselves() -> None:
     places = estimated(seq(A, B).within(100), kinds).places
     assert len(places) == 8
     assert {tuple(place.values()) for place in places} <= {(100.0, 0.0), (0.0, 100.0)}
+
+
+def test_iterations_of_a_repeated_group_are_not_looked_for() -> None:
+    prepared = prepared_of(seq(A, seq(B, C).times("+")).where("a.x < b.x", "b.x < c.x"))
+    program = replace(prepared.program, limits=Limits(partial_matches=1))
+    found = estimates_of(program, prepared.table)
+    assert found is not None
+    assert min(found.rates.values()) > 0

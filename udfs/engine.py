@@ -237,8 +237,7 @@ def _decided(program: Program, events: Events, horizon: int | float | None) -> F
         return np.zeros(events.size, dtype=np.bool_)
     if window.kind == "events":
         return events.partition.end - events.tie.start >= window.size
-    decided: Flags = np.asarray(horizon - events.time >= window.size, dtype=np.bool_)
-    return decided
+    return _are_beyond(events, horizon, window.size)
 
 
 def _rest(
@@ -269,8 +268,15 @@ def _needed(program: Program, events: Events, horizon: int | float) -> Flags:
     reach = window.size * (2 if _waits(program) else 1)
     if window.kind == "events":
         return events.partition.end - events.tie.start < reach
-    needed: Flags = np.asarray(horizon - events.time < reach, dtype=np.bool_)
-    return needed
+    return ~_are_beyond(events, horizon, reach)
+
+
+def _are_beyond(events: Events, horizon: int | float, reach: int | float) -> Flags:
+    """Events that are further than `reach` from every one that comes after the horizon. Between
+    floats the distance may round to what it is to the horizon itself."""
+    distance = horizon - events.time
+    beyond = distance > reach if distance.dtype.kind == "f" else distance >= reach
+    return np.asarray(beyond, dtype=np.bool_)
 
 
 # ---- consumption -------------------------------------------------------------------------------

@@ -178,8 +178,12 @@ class Events:
 
     def start_of(self, position: int) -> object:
         """The event time at a row, for messages."""
-        column = self.table.column(self.program.orders[0].column)
-        return column[int(self.permutation[position])].as_py()
+        value = self.table.column(self.program.orders[0].column)[int(self.permutation[position])]
+        try:
+            return value.as_py()
+        except OverflowError:
+            # Spark's timestamps and dates go further than Python's.
+            return value.value
 
     def key_of(self, position: int) -> list[object]:
         """The partition key's values at a row, for messages."""

@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from spark_cep.udfs.events import NEW, Events, without_null_times
 from spark_cep.udfs.expressions import FOLDS, UserCall, cells
-from spark_cep.udfs.joining.any_match import BranchMatcher
 from spark_cep.udfs.joining.comparisons import cost
-from spark_cep.udfs.joining.partials import Partials
+from spark_cep.udfs.joining.partials import Elements, Partials, Slots
+from spark_cep.udfs.joining.pools import Pools
 from spark_cep.udfs.joining.scope import scope
+from spark_cep.udfs.joining.steps import Steps
+from spark_cep.udfs.joining.walk import Walk
 from spark_cep.udfs.matching import Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.program import Estimates
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.expressions import Cell
-    from spark_cep.udfs.joining.walk import Walk
     from spark_cep.udfs.program import Condition, Program
 
 # A selectivity of 0.01 is then known to a third of itself; all conditions of a pattern take some
@@ -56,12 +57,20 @@ def estimates_of(program: Program, table: pa.Table) -> Estimates | None:
     matching = Matching(program, events, status, meter, Tally(ansi=program.ansi))
     selectivities: dict[int, float] = {}
     for number in range(len(program.branches)):
-        matcher = BranchMatcher(matching, number)
-        walk = matcher.walk({}, range(len(matcher.branch.slots)))
+        walk = _walk(matching, number)
         for together in _together(program):
             if together[0] not in selectivities:
                 selectivities |= _selectivities(walk, together)
     return Estimates(rates, selectivities, density.stretches, places(matching, PLACES))
+
+
+def _walk(matching: Matching, number: int) -> Walk:
+    """Nothing is drawn from repeated groups, so their iterations, of which there may be very many,
+    are not found."""
+    branch = matching.program.branches[number]
+    slots = Slots({place: Elements(slot) for place, slot in enumerate(branch.slots)})
+    steps = Steps(branch, matching.program, matching.program.conditions)
+    return Walk(matching, number, steps, Pools(matching, slots, {}), frozenset(slots.elements))
 
 
 def _together(program: Program) -> Iterator[list[int]]:

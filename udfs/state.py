@@ -55,9 +55,7 @@ def to_bytes(state: State, program: Program) -> bytes:
                 {
                     "branch": each.branch,
                     "group": each.group,
-                    "lengths": {
-                        str(s): rows.shape[1] for s, rows in each.rows.items() if rows.ndim > 1
-                    },
+                    "lengths": _lengths(each),
                 }
                 for each in state.kept
             ],

@@ -6,6 +6,7 @@ estimated stands alone; one that was estimated stands beside the factor by which
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,14 @@ _LABEL_CELLS = 60
 _SHOWN_JOINS = 12
 # A bucket swaps plans for itself; many buckets swap the same way.
 _SHOWN_SWAPS = 10
+# What reasons of swaps do not say of themselves.
+_TERMS = {
+    "cost(": "  cost(...) is the time that the best such plan takes for a window, in seconds",
+    "rate(": "  rate(x) is how many candidates of x there are in a window",
+    "sel(": "  sel(...) is the share that a condition keeps",
+}
+# In the reason of a swap; buckets that swap alike have each their own.
+_FIGURES = re.compile(r"(?<=[ =])\d[\d.]*(?:e[+-]?\d+)?\b")
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,8 @@ def _work(facts: Facts, counts: Counts) -> Iterator[Row]:
     steps = [node for branch in branches(facts) for node in branch.nodes]
     partial = [node.partials for node in steps if not node.is_last]
     whole = [node.partials for node in steps if node.is_last]
-    yield Row("rows", None, counts["rows"])
+    is_sliced = not str(facts["slices"]).startswith("none")
+    yield Row("rows, those in two slices twice" if is_sliced else "rows", None, counts["rows"])
     yield Row("windows of keys", None, counts["stretches"])
     yield Row("pairs", _product(facts.get("cost"), by), counts["pairs"])
     yield Row("partial matches", _product(_sum(partial), by), counts["partial_matches"])
@@ -178,6 +188,8 @@ def _ran(analysis: Analysis) -> str:
 
 def _engine(counts: Counts) -> str:
     planning, matching = counts["planning_us"], counts["matching_us"]
+    if not counts["rows"]:
+        return "no row reached it"
     if not planning + matching:
         return "its time was not measured"
     share = 100 * planning / (planning + matching)
@@ -216,14 +228,16 @@ def _swaps(counts: Counts) -> Iterator[str]:
     first: dict[tuple[str, str, str], Mapping[str, Any]] = {}
     often: Counter[tuple[str, str, str]] = Counter()
     for each in swaps:
-        kind = (each["from"], each["to"], each["because"])
+        kind = (each["from"], each["to"], _FIGURES.sub("", each["because"]))
         first.setdefault(kind, each)
         often[kind] += 1
     for (old, new, why), count in often.most_common(_SHOWN_SWAPS):
-        since = first[old, new, why]["event_time"]
+        swap = first[old, new, why]
+        since = swap["event_time"]
         when = f"at {since}" if count == 1 else f"{count:,} times, first at {since}"
         yield f"  {old} to {new}, {when}"
-        yield f"    {why}"
+        yield f"    {swap['because']}"
     rest = len(often) - _SHOWN_SWAPS
     if rest > 0:
         yield f"  and {rest:,} other ways"
+    yield from (said for term, said in _TERMS.items() if any(term in why for *_, why in often))

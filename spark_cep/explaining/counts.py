@@ -41,7 +41,7 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
         "nodes": _added([each.get("nodes", {}) for each in every]),
         "swaps": sorted(
             (swap for each in every for swap in each.get("swaps", [])),
-            key=lambda swap: str(swap.get("event_time", "")),
+            key=lambda swap: _moment(str(swap.get("event_time", ""))),
         ),
     }
 
@@ -50,6 +50,14 @@ def shown(counts: Counts) -> dict[str, int]:
     """The numbers that `cep.metrics` gives, of merged counts."""
     numbers = {name: int(counts[name]) for name in (*METRICS, *TOTALS)}
     return {**numbers, "plan_swaps": len(counts["swaps"])}
+
+
+def _moment(text: str) -> tuple[float, str]:
+    """Event times are numbers in a text, or texts that sort as they are."""
+    try:
+        return float(text), ""
+    except ValueError:
+        return 0.0, text
 
 
 def _folded(name: str, values: list[int]) -> int:

@@ -48,6 +48,7 @@ class _Tree:
         self._branch = branch
         self._facts = facts
         self._eager = frozenset(branch.eager)
+        self._is_hybrid = facts["plan"] == "hybrid"
         self._merges = 0
 
     def placed(self, shape: Shape, *, framed: bool = False) -> _Placed:
@@ -58,7 +59,7 @@ class _Tree:
     def _leaf(self, name: str) -> _Placed:
         node = self._branch.node([name])
         leaf = Variable(name, node=node)
-        if self._eager and name not in self._eager:
+        if self._is_hybrid and name not in self._eager:
             leaf = Variable(name, "buffer ", "buffer", node)
         placed = leaf.box(self._facts, NARROW_CELLS)
         return _Placed(Sketch((placed,)), placed.top)
@@ -67,7 +68,7 @@ class _Tree:
         left, right = (self.placed(part, framed=framed) for part in shape)
         names = leaves(shape)
         says = ""
-        if self._eager and not framed:
+        if self._is_hybrid and not framed:
             self._merges += 1
             says = f"merge {self._merges}: "
         node = join(self._branch.node(names), names, says)

@@ -15,6 +15,8 @@ Shape = Union[str, tuple["Shape", "Shape"]]  # noqa: UP007
 Facts = Mapping[str, Any]
 # The unit of estimates that are for the whole input.
 IN_ALL = "in all"
+# A plan that workers make, as a choice writes it.
+_OWN_COUNTS = "own counts"
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,26 @@ def title(facts: Facts) -> str:
 
     >>> title({"plan": "tree", "shown": "tree"}), title({"plan": "eager", "order": ["a", "b"]})
     ('tree', 'eager a→b')
+    >>> title({"plan": "zstream", "shown": "own counts"})
+    'zstream, by the counts of each bucket'
     """
-    return _named(facts["plan"], facts.get("shown") or "→".join(facts["order"]))
+    named = _named(facts["plan"], facts.get("shown") or "→".join(facts["order"]))
+    return f"{named}{_groups(facts)}"
+
+
+def _groups(facts: Facts) -> str:
+    """What the order alone does not tell of a hybrid plan that has one group only.
+
+    >>> _groups({"plan": "hybrid", "order": ["a", "b"]}), _groups({"plan": "eager"})
+    (', all bound late', '')
+    """
+    if facts["plan"] != "hybrid":
+        return ""
+    every = branches(facts)
+    if not any(branch.eager for branch in every):
+        return ", all bound late"
+    is_eager = all(set(branch.eager) == set(branch.variables) for branch in every)
+    return ", all kept ready" if is_eager else ""
 
 
 def rejected(facts: Facts) -> Iterator[tuple[str, float | None, str]]:
@@ -143,6 +163,8 @@ def rejected(facts: Facts) -> Iterator[tuple[str, float | None, str]]:
 
 
 def _named(kind: str, shown: str) -> str:
+    if shown == _OWN_COUNTS:
+        return f"{kind}, by the counts of each bucket"
     return kind if shown in {"", kind} else f"{kind} {shown}"
 
 

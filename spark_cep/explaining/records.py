@@ -29,6 +29,7 @@ REPEATABLE = 100
 _numbers = itertools.count(1)
 _records: dict[int, Record] = {}
 _ATTRIBUTE = "_spark_cep_record"
+_HINT = "give the DataFrame that match_pattern returned, or one derived from it"
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,17 @@ def records_of(df: DataFrame) -> list[Record]:
     own: Any = getattr(df, "__dict__", {}).get(_ATTRIBUTE)
     if own is not None:
         return [own]
-    numbers = {int(each) for each in re.findall(r"match_pattern\[[^\]]*#(\d+)\]", plan_text(df))}
-    found = [_records[number] for number in sorted(numbers) if number in _records]
+    if not hasattr(df, "sparkSession") or not hasattr(df, "explain"):
+        raise PlanError(f"{type(df).__name__} is no DataFrame", hint=_HINT)
+    # What Spark has optimized away, as with limit(0), is still in the plan as it was written.
+    found = _named_in(plan_text(df)) or _named_in(plan_text(df, "extended"))
     if not found:
         raise PlanError(
-            "this DataFrame did not come out of match_pattern in this Python process",
-            hint="give the DataFrame that match_pattern returned, or one derived from it",
+            "this DataFrame did not come out of match_pattern in this Python process", hint=_HINT
         )
     return found
+
+
+def _named_in(plan: str) -> list[Record]:
+    numbers = {int(each) for each in re.findall(r"match_pattern\[[^\]]*#(\d+)\]", plan)}
+    return [_records[number] for number in sorted(numbers) if number in _records]

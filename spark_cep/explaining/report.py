@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from spark_cep.shipping.prepare import drops_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import Column
 
     from spark_cep.answering.answer import Answer
     from spark_cep.compiling.compiled import Compiled
@@ -26,6 +29,8 @@ _STRATEGIES = {
     "next": "skip till next match",
     "strict": "strict",
 }
+# Literals and quoted names of Spark SQL, so that what looks like a name in a literal stays.
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 
 
 def title(pattern: Pattern, compiled: Compiled, choice: Choice, number: int) -> str:
@@ -47,7 +52,11 @@ def _estimate(choice: Choice) -> Iterator[str]:
         return
     unit = "" if choice.unit == "in all" else f" {choice.unit}"
     others = [each for each in choice.rejected if each.cost is not None]
-    runner_up = f" ({others[0].plan} {amount(others[0].cost)})" if others else ""
+    # Two kinds may come to one and the same order, which is no alternative to itself.
+    another = [each for each in others if each.shown != choice.shown] or others
+    best = next((each for each in another if (each.cost or 0) >= choice.cost), None)
+    best = best or next(iter(another), None)
+    runner_up = f" ({best.plan} {amount(best.cost)})" if best else ""
     yield f"est. {amount(choice.cost)} pairs{unit}{runner_up}"
 
 
@@ -92,7 +101,7 @@ def report(
 
 def _before(compiled: Compiled, shipment: Shipment) -> dict[str, Any]:
     computed = [
-        f"{each.text()}{_for(each.guards, compiled.variables)}"
+        f"{unquoted(each.text())}{_for(each.guards, compiled.variables)}"
         for each in shipment.shipped
         if each.column is None and each.role == "value"
     ]
@@ -101,11 +110,14 @@ def _before(compiled: Compiled, shipment: Shipment) -> dict[str, Any]:
         drops = "nothing: every row counts"
     return {
         "candidates": {
-            each.name: [str(condition) for condition in conditions]
+            each.name: [unquoted(condition) for condition in conditions]
             for each, conditions in zip(compiled.variables, compiled.masks, strict=True)
         },
         "computed": computed,
-        "shipped": [each.text() for each in shipment.shipped],
+        "shipped": [
+            each.text() if each.column is not None else unquoted(each.text())
+            for each in shipment.shipped
+        ],
         "drops": drops,
     }
 
@@ -124,9 +136,23 @@ def _columns(answer: Answer, compiled: Compiled) -> list[str]:
 
 
 def _order(order: Any) -> str:
-    if not order.descending:
-        return str(order.expression)
-    return f"{order.expression} DESC"
+    text = unquoted(order.expression)
+    return f"{text} DESC" if order.descending else text
+
+
+def unquoted(sql: str | Column) -> str:
+    """SQL for people: names that need no quotes have none, and a Column is what it shows.
+
+    >>> unquoted("`ticker` = 'the `x`' AND `a b` > `st`.p")
+    "ticker = 'the `x`' AND `a b` > st.p"
+    """
+
+    def bare(quoted: re.Match[str]) -> str:
+        name = quoted[0][1:-1]
+        is_plain = quoted[0][0] == "`" and re.fullmatch("[A-Za-z_][A-Za-z_0-9]*", name)
+        return name if is_plain else quoted[0]
+
+    return _QUOTED.sub(bare, re.sub(r"^Column<'(.*)'>$", r"\1", str(sql), flags=re.DOTALL))
 
 
 def _names(variables: Sequence[Variable], numbers: Sequence[int]) -> list[str]:

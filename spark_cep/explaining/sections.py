@@ -40,14 +40,30 @@ def run_where(facts: Facts) -> tuple[Section, Section, Section]:
 
 def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "strategy", f"{facts['strategy']}, {facts['consumption']}"
-    yield "window", facts["window"] or "none"
+    yield "window", _window(facts)
     yield "keys", _keys(facts)
     yield "order", ", ".join(facts["order_by"])
     yield "plan", title(facts)
-    rung = facts.get("rung")
-    yield "why", f"{rung}: {facts['reason']}" if rung else facts["reason"]
+    yield "why", _why(facts.get("rung"), facts["reason"])
     if facts.get("cost") is not None:
         yield "costs", f"≈ {figures.amount(facts['cost'])} pairs{unit(facts)}"
+
+
+def _window(facts: Facts) -> str:
+    """A bare number is in the unit of the event time."""
+    window = facts["window"]
+    if window is None:
+        return "none"
+    is_number = set(window) <= set("0123456789.eE+-")
+    return f"{window}, in the unit of {facts['order_by'][0]}" if is_number else str(window)
+
+
+def _why(rung: str | None, reason: str) -> str:
+    """
+    >>> _why("cheapest", "fewest partial matches"), _why("forced", "forced by plan=")
+    ('cheapest: fewest partial matches', 'forced by plan=')
+    """
+    return f"{rung}: {reason}" if rung and not reason.startswith(rung) else reason
 
 
 def _before(facts: Facts) -> Iterator[tuple[str, str]]:

@@ -51,7 +51,8 @@ def _rates(facts: Facts) -> Iterator[str]:
 
 def _selectivities(facts: Facts) -> Iterator[str]:
     for text, share in selectivities(facts):
-        yield f"{figures.amount(share)} of pairs: {text}"
+        kept = figures.UNKNOWN if share is None else f"{figures.amount(share)} of pairs"
+        yield f"{kept}: {text}"
 
 
 def _listed(label: str, texts: Iterator[str]) -> Iterator[str]:

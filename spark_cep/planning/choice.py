@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
 from spark_cep.planning.forced import forced_plan, groups_of
@@ -71,6 +72,7 @@ class Choice:
     cost: float | None = None
     unit: str = ""
     source: str = ""
+    seconds: float | None = None
     rejected: tuple[Rejected, ...] = ()
     adapts: bool = False
     estimates: Estimates | None = None
@@ -189,6 +191,7 @@ class _Table:
         unit = "" if cost is None else self.facts.unit
         return Choice(
             candidate.plan, rung, reason, self._order(candidate.plan), candidate.shown, cost, unit,
+            seconds=None if candidate.cost is None else candidate.cost.time,
             adapts=adapts, generated=candidate.generated,
         )  # fmt: skip
 
@@ -199,31 +202,59 @@ class _Table:
         return tuple(v for slot in slots for v in first.slots[slot].variables)
 
     def rejected(self, choice: Choice) -> tuple[Rejected, ...]:
-        """The other kinds, cheapest first, where there was something to compare."""
+        """The other kinds, fastest first, where there was something to compare."""
         if choice.rung not in COMPARED or self.facts.estimates is None:
             return ()
         kinds: tuple[PlanKind, ...] = ("lazy-chain", "zstream", "tree", "eager", "hybrid")
-        others = []
-        for kind in kinds:
-            if kind != choice.plan.kind:
-                each = self.candidate(kind)
-                pairs = None if each.cost is None else each.cost.pairs
-                reason = self._why_not(each, choice)
-                others.append(Rejected(kind, each.shown, pairs, reason))
-        return tuple(sorted(others, key=lambda r: float("inf") if r.cost is None else r.cost))
+        others = [self.candidate(kind) for kind in kinds if kind != choice.plan.kind]
+        others.sort(key=lambda each: inf if each.cost is None else each.cost.time)
+        return tuple(
+            Rejected(
+                each.plan.kind,
+                each.shown,
+                None if each.cost is None else each.cost.pairs,
+                self._why_not(each, choice),
+            )
+            for each in others
+        )
 
     def _why_not(self, candidate: Candidate, choice: Choice) -> str:
         kind = candidate.plan.kind
-        chosen = self.candidate(choice.plan.kind).cost
-        if kind == "hybrid":
+        if kind == "hybrid" and choice.rung != "forced":
             return "keeps partial matches ready for rows still to come; here all rows are there"
-        assert candidate.cost is not None
-        assert chosen is not None
-        if chosen.time and candidate.cost.time > chosen.time:
-            return f"expected to take {candidate.cost.time / chosen.time:.3g} times as long"
+        slower = self._slower(candidate, choice)
+        if choice.rung == "forced":
+            return f"not asked for, {slower}"
+        if candidate.shown == choice.shown:
+            return "the same order"
         if kind == "tree":
-            return "chooses anew for each partial match, and the same variables are rare everywhere"
-        return "no faster, and it holds more at a time"
+            return f"looks into every scope for each partial match, {slower}"
+        if kind == "zstream":
+            return f"holds what it joins first, {slower}"
+        return slower
+
+    def _slower(self, candidate: Candidate, choice: Choice) -> str:
+        assert candidate.cost is not None
+        if not choice.seconds:
+            return "and hardly any work is expected"
+        times = candidate.cost.time / choice.seconds
+        return f"expected to take {_times(times)} times as long"
+
+
+def _share(share: float) -> str:
+    """
+    >>> _share(0.0004), _share(0.42)
+    ('less than 1%', '42%')
+    """
+    return f"{share:.0%}" if round(100 * share) else "less than 1%"
+
+
+def _times(times: float) -> str:
+    """
+    >>> _times(1.004), _times(3.56), _times(1234.4)
+    ('1', '3.6', '1,234')
+    """
+    return f"{times:,.0f}" if times >= 10 else f"{times:.2g}"
 
 
 def _in_order(model: BranchModel) -> Shape:
@@ -300,11 +331,11 @@ def _scattered(table: _Table) -> Choice | None:
     """No order is good everywhere."""
     estimates = table.facts.estimates
     one, tree = table.candidate("lazy-chain").cost, table.candidate("tree").cost
-    if estimates is None or one is None or tree is None or tree.time > CLEARLY * one.time:
+    if estimates is None or one is None or tree is None or not tree.time < CLEARLY * one.time:
         return None
     reason = (
         f"what is rare changes from key to key or with time: by {table.facts.source}, beginning "
-        f"where each window has fewest events takes {tree.time / one.time:.0%} of the best "
+        f"where each window has fewest events takes {_share(tree.time / one.time)} of the best "
         "chain's time"
     )
     return table.taken(table.candidate("tree"), "rare changes", reason)

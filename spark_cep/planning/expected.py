@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from spark_cep.planning.choice import Choice
     from spark_cep.udfs.program import Adaptation, Shape
 
+# Plans that no worker changes.
+_WHY_NOT = {
+    "tree": "each partial match chooses for itself",
+    "eager": "eager keeps the order of the pattern",
+    "hybrid": "a hybrid plan keeps its groups",
+}
+
 
 def planned(compiled: Compiled, choice: Choice, adaptation: Adaptation) -> dict[str, Any]:
     """The part of a plan's facts that is about its cost."""
@@ -88,12 +95,12 @@ def _adaptation(choice: Choice, adaptation: Adaptation) -> str:
         return "no: " + {
             "strategy": "runs follow the pattern",
             "one variable": "there is one order",
-        }.get(choice.rung, "each partial match chooses" if choice.plan.kind == "tree" else "forced")
+        }.get(choice.rung, _WHY_NOT.get(choice.plan.kind, "the order was forced"))
     return {
-        "off": "off",
-        "always": "the plan is made anew after each advance of a worker",
-        "threshold": "the plan is made anew when a statistic changes by "
-        f"{adaptation.threshold:.0%}",
+        "off": 'no: adapt="off"',
+        "always": "always: the plan is made anew before each chunk of a bucket",
+        "threshold": f"threshold, {adaptation.threshold:.0%}: the plan is made anew when a rate or "
+        "a selectivity has changed by more",
         "invariants": f"invariants, k={adaptation.k or 'all'}, distance={adaptation.distance}: the "
         "plan is made anew when a comparison that led to it fails",
     }[adaptation.kind]

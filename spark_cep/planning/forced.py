@@ -8,6 +8,7 @@ them stands.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_cep.errors import PlanError
@@ -17,12 +18,6 @@ from spark_cep.udfs.program import BranchPlan, Plan, Shape
 if TYPE_CHECKING:
     from spark_cep.plans import Names, Wish
     from spark_cep.udfs.program import Branch, Variable
-
-_EXAMPLES = {
-    "chain": "cep.plans.chain({})",
-    "join tree": "cep.plans.join(...) over {}",
-    "hybrid plan": "cep.plans.hybrid(eager=[...], lazy=[...]) over {}",
-}
 
 
 def check_wish(wish: Wish, variables: Sequence[Variable], branches: Sequence[Branch]) -> None:
@@ -132,8 +127,16 @@ def _ids(names: Sequence[str], variables: Sequence[Variable], what: str) -> tupl
 
 
 def _misfit(what: str, problem: str, variables: Sequence[Variable]) -> NoReturn:
-    names = ", ".join(f'"{each.name}"' for each in variables if not each.negated)
+    names = [f'"{each.name}"' for each in variables if not each.negated]
     raise PlanError(
         f"the {what} {problem}",
-        hint=f"name every positive variable once: {_EXAMPLES[what].format(names)}",
+        hint=f"name every positive variable once, for example {_example(what, names)}",
     )
+
+
+def _example(what: str, names: Sequence[str]) -> str:
+    if what == "chain":
+        return f"cep.plans.chain({', '.join(names)})"
+    if what == "join tree":
+        return f"cep.plans.join({reduce('({}, {})'.format, names)})"
+    return f"cep.plans.hybrid(eager=[{names[0]}], lazy=[{', '.join(names[1:])}])"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from spark_cep.planning.choice import Facts
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Condition, Variable
+
+# What a rate of 0 counts as, of the smallest that is not.
+_NEXT_TO_NONE = 1e-3
 
 
 def check_statistics(statistics: Statistics, variables: Sequence[Variable]) -> None:
@@ -32,13 +36,29 @@ def check_statistics(statistics: Statistics, variables: Sequence[Variable]) -> N
                 f"statistics give a selectivity for {name!r}, which the pattern does not have",
                 hint=pattern,
             )
+    _check_said_once(statistics)
     given = {name.casefold() for name in statistics.rates}
     positive = [each.name for each in variables if not each.negated]
     missing = [name for name in positive if name.casefold() not in given]
     if given and missing:
         raise PlanError(
-            f"statistics give no rate for {missing[0]!r}",
+            f"statistics give no rate for {', '.join(map(repr, missing))}",
             hint="give a rate for every positive variable, or leave rates out",
+        )
+
+
+def _check_said_once(statistics: Statistics) -> None:
+    """Names are the same whatever their case, pairs whatever their order."""
+    rates = Counter(name.casefold() for name in statistics.rates)
+    pairs = Counter(
+        tuple(sorted({name.casefold() for name in pair})) for pair in statistics.selectivities
+    )
+    for name in (name for name, count in rates.items() if count > 1):
+        raise PlanError(f"statistics give two rates for {name!r}", hint="leave one of them out")
+    for pair in (pair for pair, count in pairs.items() if count > 1):
+        raise PlanError(
+            f"statistics give two selectivities for {' and '.join(map(repr, pair))}",
+            hint="a pair has one, in either order",
         )
 
 
@@ -49,24 +69,37 @@ def with_statistics(facts: Facts, statistics: Statistics) -> Facts:
         frozenset(_ids(pair, facts.variables)): float(share)
         for pair, share in statistics.selectivities.items()
     }
-    alone = {v: share for pair, share in pairs.items() if len(pair) == 1 for v in pair}
+    # Where the engine tests a variable against itself, as with prev, that is what is meant.
+    tested = {condition.variables for condition in facts.conditions}
+    alone = {
+        v: s for pair, s in pairs.items() if len(pair) == 1 and pair not in tested for v in pair
+    }
     selectivities = {**known.selectivities, **dict(_by_condition(facts.conditions, pairs))}
     estimates = replace(known, selectivities=selectivities)
     source, unit = facts.source, facts.unit
     if statistics.rates:
         ids = {each.name.casefold(): number for number, each in enumerate(facts.variables)}
         given = {ids[name.casefold()]: float(r) for name, r in statistics.rates.items()}
-        rates = {v: rate * alone.get(v, 1.0) for v, rate in given.items()}
-        estimates = replace(estimates, rates=rates, windows=1.0, places=())
+        estimates = replace(estimates, rates=_by_share(given, alone), windows=1.0, places=())
         source, unit = "the rates given", "a window"
     elif alone:
-        rates = {v: rate * alone.get(v, 1.0) for v, rate in estimates.rates.items()}
-        estimates = replace(estimates, rates=rates)
+        estimates = replace(estimates, rates=_by_share(estimates.rates, alone))
     notes = (*facts.notes, *_unused(facts, pairs))
-    is_known = bool(estimates.rates)
+    # Rates order variables by their proportions, and zeros have none.
+    is_known = any(estimates.rates.values())
+    if statistics.rates and not is_known:
+        notes = (*notes, "every rate given is 0, which tells no variable from another")
     return replace(
         facts, estimates=estimates if is_known else None, source=source, unit=unit, notes=notes
     )
+
+
+def _by_share(rates: Mapping[int, float], alone: Mapping[int, float]) -> dict[int, float]:
+    """The rates of the candidates that count. One of 0 would make every plan that begins with it
+    free, whatever follows; so it is far below the others instead."""
+    shared = {v: rate * alone.get(v, 1.0) for v, rate in rates.items()}
+    least = min((rate for rate in shared.values() if rate), default=0.0) * _NEXT_TO_NONE
+    return {v: rate or least for v, rate in shared.items()}
 
 
 def _ids(names: Sequence[str], variables: Sequence[Variable]) -> Iterator[int]:

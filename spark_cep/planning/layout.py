@@ -91,4 +91,8 @@ def _why(size: Size) -> str:
         return f"{size.rows:,} rows in all"
     if size.bytes is None:
         return "the input's size is not known"
-    return f"about {size.bytes / (1 << 20):,.1f} MiB for {size.cores} cores"
+    cores = f"{size.cores} core{'s' * (size.cores != 1)}"
+    mebibytes = size.bytes / (1 << 20)
+    least = 0.1
+    amount = f"about {mebibytes:,.1f}" if mebibytes >= least else f"less than {least}"
+    return f"{amount} MiB for {cores}"

@@ -52,7 +52,8 @@ class Sample:
     estimates: Estimates | None
 
     def source(self) -> str:
-        return f"the input's {self.rows} rows" if self.complete else f"its first {self.rows} rows"
+        rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        return f"the input's {rows}" if self.complete else f"the input's first {rows}"
 
     def has_hot_key(self, cores: int) -> bool:
         """Whether one key holds so many rows that its bucket would keep the others waiting."""

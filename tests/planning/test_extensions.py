@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from math import factorial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,3 +34,10 @@ def test_many_elements_in_sequence_or_in_no_order_are_no_work() -> None:
     assert chain.count((1 << 30) - 1) == 1
     assert unordered.count((1 << 20) - 1) == 2_432_902_008_176_640_000
     assert len(chain._counts) + len(unordered._counts) < 120
+
+
+def test_elements_in_no_order_that_all_follow_others_are_no_work() -> None:
+    half = (1 << 12) - 1
+    extensions = Extensions([0] * 12 + [half] * 12)
+    assert extensions.count((1 << 24) - 1) == factorial(12) ** 2
+    assert len(extensions._counts) < 50

@@ -227,3 +227,16 @@ def _agree(branch: BranchModel, known: Estimates, shape: Shape, *, within: float
         return slot_set(slots_of(part))
 
     check(shape)
+
+
+def test_more_than_a_float_can_hold_times_nothing_is_nothing() -> None:
+    group = Slot((1, 2), 1, None, True, Branch((Slot((1,)), Slot((2,))), frozenset({(0, 1)})))
+    conditions = [compared(0, 1), compared(1, 2)]
+    for branch in (
+        model(3, conditions, slots={2: listed(2)}),
+        model(3, conditions, slots={1: listed(1), 2: listed(2)}),
+        model(2, conditions, slots={1: group}),
+    ):
+        for order in (range(branch.size), range(branch.size)[::-1]):
+            cost = plan_cost(branch, chain(order), estimates([1e300] * 3, 0.0, 0.0), EVEN)
+            assert isfinite(cost.pairs + cost.partials + cost.time)

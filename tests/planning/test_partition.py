@@ -18,8 +18,9 @@ from spark_cep.udfs.planning.partition import (
     hybrid_shape,
     partitions,
 )
+from spark_cep.udfs.planning.shapes import slots_of
 from spark_cep.udfs.program import Negation
-from tests.planning.branches import compared, estimates, model
+from tests.planning.branches import EVEN, compared, estimates, model
 
 if TYPE_CHECKING:
     from spark_cep.udfs.planning.model import BranchModel
@@ -107,16 +108,17 @@ def test_of_the_final_slot_only_the_event_that_came_is_in_play() -> None:
     branch, costs = model(3, [compared(0, 1)], frozenset()), Costs(0.001, 0.002, 0.0005)
     merges = Merges(branch.given(estimates([10, 20, 5], 0.1)), costs, {2: 1.0})
     # All a and b of the window before it, then what they came to with the one event.
-    assert merges.at(2, 0b001, 0b010) == pytest.approx(200 * 0.001 + 20 * 0.002)
-    assert merges.at(2, 0b011, 0b100) == pytest.approx(20 * (0.001 + 0.002))
+    assert merges.join(0b001, 0b010) == pytest.approx(200 * 0.001 + 20 * 0.002)
+    assert merges.join(0b011, 0b100) == pytest.approx(20 * (0.001 + 0.002))
 
 
 def test_in_any_order_the_merges_of_all_final_events_are_the_work_of_the_joins() -> None:
     branch = model(3, [compared(0, 1)], frozenset())
     known = estimates([10, 20, 5], 0.1)
-    merges = Merges(branch.given(known), SLOW, dict.fromkeys(range(3), 1 / 3))
-    joined = branch.given(known).join(0b011, 0b100)
-    work = sum(known.rates[f] * merges.at(f, 0b011, 0b100) for f in range(3))
+    figures = branch.given(known)
+    at = [Merges(figures, SLOW, {final: 1.0}).join(0b011, 0b100) for final in range(3)]
+    joined = figures.join(0b011, 0b100)
+    work = sum(known.rates[final] * each for final, each in enumerate(at))
     assert work == pytest.approx((joined.pairs + joined.partials) * 1e-6)
 
 
@@ -226,3 +228,19 @@ def test_scoring_joins_each_pair_of_groups_once() -> None:
     known = estimates([20] * 8, *[0.1] * 7)
     partitions(branch, known, SLOW, Load(1.0))
     assert branch.given(known).work < 3000
+
+
+def test_of_many_groups_only_the_best_beginnings_of_a_merge_are_followed() -> None:
+    branch = model(12, [compared(i, i + 1) for i in range(11)], frozenset())
+    known = estimates([1 + 7 * i % 5 for i in range(12)])
+    made = partitions(branch, known, EVEN)
+    assert all(sorted(slots_of(each.shape)) == [*range(12)] for each in made)
+    assert branch.given(known).work < 7_000
+
+
+@pytest.mark.parametrize("rates", [(0, 0, 0), (1e10, 1e308, 1), (1e-300, 1e200, 1e-300)])
+def test_there_is_a_partition_whatever_the_rates(rates: tuple[float, ...]) -> None:
+    branch = model(3, [compared(0, 1), compared(1, 2)])
+    for load in (None, Load(1.0)):
+        found = fastest(partitions(branch, estimates(rates), SLOW, load))
+        assert sorted(slots_of(found.shape)) == [0, 1, 2]

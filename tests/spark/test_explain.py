@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import event, seq
@@ -139,6 +140,55 @@ def labels(text: str) -> list[str]:
     """What stands before the first wide gap of each line, the heading and its number apart."""
     lines = [line for line in text.splitlines()[1:] if line[2:3] != " "]
     return [re.split(r"(?<=\S)  +", line)[0][:12] for line in lines]
+
+
+def test_what_is_no_answer_of_ours_is_refused(ticks: DataFrame) -> None:
+    with pytest.raises(cep.PlanError, match="did not come out of match_pattern"):
+        cep.explain(ticks)
+    with pytest.raises(cep.PlanError, match="int is no DataFrame"):
+        cep.explain(3)  # type: ignore[arg-type]
+
+
+def test_an_answer_that_spark_optimized_away_keeps_its_plan(matches: DataFrame) -> None:
+    assert "SEQ(a, b)" in str(cep.plan_of(matches.limit(0)))
+
+
+def test_names_are_quoted_only_where_they_must_be(ticks: DataFrame) -> None:
+    renamed = ticks.withColumnRenamed("k", 'the ] "key" <&>')
+    pattern = (
+        seq(event("a", "kind <> 'the `t`'"), "b").where('a.`the ] "key" <&>` < b.t').within(10)
+    )
+    matches = renamed.match_pattern(pattern, order_by="t")
+    facts = cep.plan_of(matches.filter("match_start > 3")).to_dict()
+    assert facts["order_by"] == ["t"]
+    assert facts["before"]["candidates"]["a"] == ["kind <> 'the `t`'"]
+    assert facts["engine"]["conditions"] == ['a.`the ] "key" <&>` < b.t']
+    html = cep.plan_of(matches)._repr_html_()
+    assert 'a.`the ] "key" <&>` < b.t' in "".join(ElementTree.fromstring(html).itertext())
+
+
+def test_columns_are_shown_as_what_they_hold(ticks: DataFrame) -> None:
+    pattern = seq(event("a", F.col("kind") == "A"), "b").within(10)
+    facts = cep.plan_of(ticks.match_pattern(pattern, order_by=F.col("t"))).to_dict()
+    assert "Column<" not in str(facts)
+    assert "kind" in facts["before"]["candidates"]["a"][0]
+
+
+def test_a_pattern_that_no_row_of_the_sample_may_be_part_of_says_so(ticks: DataFrame) -> None:
+    pattern = seq(event("a", "kind = 'Y'"), event("b", "kind = 'Z'")).within(10)
+    found = cep.plan_of(ticks.match_pattern(pattern, order_by="t")).to_dict()
+    assert "no variable accepts any of the input's 60 rows" in found["reason"]
+
+
+def test_the_runner_up_in_sparks_plan_is_another_plan(
+    ticks: DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matches = ticks.match_pattern(PAIR, order_by="t")
+    matches.explain()
+    (runner_up,) = re.findall(r"match_pattern\[.* pairs \((\S+) [^)]*\)", capsys.readouterr().out)
+    facts = cep.plan_of(matches).to_dict()
+    shown = {each["plan"]: each["shown"] for each in facts["rejected"]}
+    assert shown[runner_up] != facts["shown"]
 
 
 def test_a_mode_that_there_is_not_is_refused(matches: DataFrame) -> None:

@@ -7,6 +7,7 @@ a set is counted once whoever asks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import comb
 
@@ -62,8 +63,11 @@ class Extensions:
             return shuffles * self.count(part) * self.count(rest)
         if part.bit_count() == 1:
             return 1
-        last = (i for i in members(elements) if not self._after[i] & elements)
-        return sum(self.count(elements & ~(1 << i)) for i in last)
+        # Last elements that follow the same ones are alike: one is tried in place of all.
+        last = [i for i in members(elements) if not self._after[i] & elements]
+        alike = Counter(self._before[i] & elements for i in last)
+        one = {self._before[i] & elements: i for i in last}
+        return sum(alike[b] * self.count(elements & ~(1 << i)) for b, i in one.items())
 
     def _connected(self, elements: int) -> int:
         """The lowest element and all that are tied to it by order, step by step."""

@@ -88,7 +88,7 @@ class Figures:
         self.work += 1
         if self.model.lists >> slot & 1:
             return self._list_weight(slot, bound)
-        weight = self._rates[slot] * self.model.choices(slot, bound)
+        weight = _product(self._rates[slot], self.model.choices(slot, bound))
         for applied in self.model.decided(slot, bound):
             weight *= self._selectivity[applied.index]
         return weight
@@ -101,7 +101,7 @@ class Figures:
             made.keep(applied)
         low = self.model.branch.slots[slot].low
         number = made.number(self._room(slot, self._anchors(bound)), low)
-        return min(number * made.complete * bound.bit_count(), _CAP)
+        return _product(number, made.complete * bound.bit_count())
 
     # -- sets of slots ---------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class Figures:
         pairs = self._tried(left, right, model.anchor(left, right))
         for applied in model.within(left | right):
             if model.is_looked_up(applied, left, right):
-                pairs *= self._selectivity[applied.index]
+                pairs = _product(pairs, self._selectivity[applied.index])
         return Join(min(pairs, _CAP), self._made(left, right))
 
     def _made(self, left: int, right: int) -> float:
@@ -154,7 +154,7 @@ class Figures:
         scope. Each row of the anchor has its average share of the unit's partial matches."""
         if self.model.lists >> anchor & 1:
             room = self._room(anchor, self._anchors(left))
-            return self.cardinality(left) * self.cardinality(right) * room.mean
+            return _product(self.cardinality(left), self.cardinality(right)) * room.mean
         tried = self._anchored.get((left, anchor))
         if tried is None:
             anchored = left | 1 << anchor
@@ -165,7 +165,7 @@ class Figures:
         if right.bit_count() == 1:
             return tried
         rate = self._rates[anchor]
-        return tried * self.cardinality(right) / rate if rate > 0 else 0.0
+        return _product(tried, self.cardinality(right)) / rate if rate > 0 else 0.0
 
     def _grown(self, left: int, right: int) -> Join:
         """A list grows by an element a round: each round's lists are partial matches, and each is
@@ -204,7 +204,7 @@ class Figures:
         model, anchors = self.model, self._anchors(slots)
         number = model.order.count(anchors) / factorial(anchors.bit_count() - 1)
         for slot in members(anchors):
-            number *= self._rates[slot]
+            number = _product(number, self._rates[slot])
         bound = {slot: _Lists(self, slot) for slot in members(slots & model.lists)}
         for applied in model.within(slots):
             if applied.index in without:
@@ -216,10 +216,10 @@ class Figures:
         for slot, made in bound.items():
             low = 1 if slot == growing else model.branch.slots[slot].low
             if anchors >> slot & 1:
-                number *= made.rest(low)
+                number = _product(number, made.rest(low))
             else:
-                number *= made.number(self._room(slot, anchors), low)
-            number = min(number * (1.0 if slot == growing else made.complete), _CAP)
+                number = _product(number, made.number(self._room(slot, anchors), low))
+            number = _product(number, 1.0 if slot == growing else made.complete)
         for guard in guards:
             number *= self._share(guard, anchors)
         return min(number, _CAP)
@@ -240,6 +240,11 @@ class Figures:
         for index in guard.conditions:
             blockers *= self.estimates.selectivities.get(index, UNKNOWN_SELECTIVITY)
         return unblocked(blockers, self._room(guard.element, anchors))
+
+
+def _product(number: float, factor: float) -> float:
+    """Capped; nothing stays nothing, however large the other is."""
+    return min(number * factor, _CAP) if number and factor else 0.0
 
 
 class _Lists:

@@ -143,7 +143,9 @@ class _Queue:
         if total <= 0:
             return 0.0, 0.0
         mean = sum(rate * service for rate, service in rates) / total
-        return mean, sqrt(sum(rate * (service - mean) ** 2 for rate, service in rates) / total)
+        # A product overflows to infinity, where a power would raise.
+        squares = (rate * (service - mean) * (service - mean) for rate, service in rates)
+        return mean, sqrt(sum(squares) / total)
 
 
 # ---- plans -------------------------------------------------------------------------------------
