@@ -20,7 +20,7 @@ from spark_cep.udfs import chunks as cutting
 from spark_cep.udfs.adapting import Adaptive
 from spark_cep.udfs.chunks import Chunk, chunks
 from spark_cep.udfs.events import Events
-from spark_cep.udfs.program import Adaptation, Estimates, Plan
+from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates, Plan
 
 RISING = (
     seq(event("a", "kind = 0"), event("b", "kind = 1"), event("c", "kind = 2"))
@@ -28,6 +28,11 @@ RISING = (
     .within(50)
 )
 INVARIANTS = Adaptation("invariants", distance=0.1)
+
+
+@pytest.fixture(autouse=True)
+def _every_bucket_is_worth_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
 
 
 def stream(*phases: Sequence[float], rows: int = 20_000, seed: int = 1) -> Prepared:
@@ -176,6 +181,15 @@ def test_a_sample_that_misled_is_corrected_before_the_first_match() -> None:
     told = loop(prepared, Adaptation(), estimates=wrong, plan=Plan("eager"))
     matches(told, [Chunk(prepared.table)])
     assert adaptive.metrics.pairs == told.metrics.pairs
+
+
+def test_a_bucket_with_hardly_any_work_keeps_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 1.0)
+    prepared = stream((1, 20, 20))
+    plan = Plan("lazy-chain", (BranchPlan(((2, 1), 0)),))
+    adaptive = loop(prepared, INVARIANTS, plan=plan)
+    matches(adaptive, [Chunk(prepared.table)])
+    assert adaptive.metrics.swaps == []
 
 
 def test_a_plan_is_not_changed_where_adapting_is_off() -> None:

@@ -20,6 +20,7 @@ from spark_cep.udfs.ordering import branch_plans
 from spark_cep.udfs.planning.adaptation import Adapter
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.planning.generate import ADAPTABLE, generators, models, show
+from spark_cep.udfs.planning.model import plan_cost
 from spark_cep.udfs.planning.observed import Observed
 from spark_cep.udfs.planning.tree import tree_cost
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan
@@ -37,6 +38,8 @@ CLEARLY = 0.8
 # that the chunk is expected to take.
 SECONDS_A_PLACE = 5e-3
 LEAST_PLACES = 3
+# What making a plan anew takes.
+LITTLE_SECONDS = 1e-3
 PLACES = 8
 
 
@@ -50,7 +53,7 @@ class Adaptive:
         self._observed = Observed(program.estimates or Estimates({}))
         self._adapter: Adapter | None = None
         self._plan = program.plan
-        self._has_changed = False
+        self._has_changed = self._is_alone = False
         self._models = models(program) if self._adapts else []
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Advance, Found]]:
@@ -60,6 +63,7 @@ class Adaptive:
             started = perf_counter_ns()
             self._has_changed = chunk.has_changed
             known = State() if chunk.fresh else state
+            self._is_alone = chunk.horizon is None and known.events is None and not chunk.fresh
             planner = self._planned if self._adapts else branch_plans
             step = advance(self.program, known, chunk.table, chunk.horizon, planner=planner)
             state = step.state
@@ -77,6 +81,9 @@ class Adaptive:
         started = perf_counter()
         self.metrics.plan_checks += 1
         now = estimates_now(matching, self._observed.estimates().selectivities)
+        shipped = self.program.plan.branches
+        if self._is_alone and shipped is not None and self._is_little(now, shipped):
+            return shipped
         plan, because = self._adapted(now, self._has_changed)
         if self.program.adaptation.to_tree and self._is_scattered(matching, now):
             plan, because = Plan("tree"), "what is rare changes from window to window"
@@ -85,6 +92,17 @@ class Adaptive:
             self._plan = plan
         self.metrics.planning_us += round((perf_counter() - started) * 1e6)
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
+
+    def _is_little(self, now: Estimates, plans: Sequence[BranchPlan]) -> bool:
+        """Whether making a plan takes longer than a better one could save."""
+        costs = self.program.costs or TYPICAL
+        shapes = zip(self._models, plans, strict=True)
+        seconds = sum(
+            plan_cost(model, plan.shape, now, costs).time
+            for model, plan in shapes
+            if plan.shape is not None
+        )
+        return seconds < LITTLE_SECONDS
 
     def _is_scattered(self, matching: Matching, now: Estimates) -> bool:
         """Whether windows had better each have their own plan. Looking at one takes as long as

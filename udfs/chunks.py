@@ -31,10 +31,10 @@ LEAST_ROWS = 1 << 12
 WINDOWS_IN_A_CHUNK = 16
 # The profile of a bucket: rates in so many stretches of time, and by what factor one has to leave
 # the average so far for a chunk to end there.
-PROFILE = 64
+PROFILE = 32
 CHANGED = 2.0
 # Every so many rows are counted: enough for a change by that factor, in a millisecond.
-PROFILED_ROWS = 1 << 15
+PROFILED_ROWS = 1 << 14
 # Counts below this vary by as much by chance.
 ENOUGH_EVENTS = 32
 
