@@ -100,10 +100,19 @@ def test_where_what_is_rare_changes_each_partial_match_chooses() -> None:
     facts = facts_of(RISING, {"a": 10, "b": 20, "c": 10})
     assert facts.estimates is not None
     places = ({0: 1.0, 1: 20.0, 2: 19.0}, {0: 19.0, 1: 20.0, 2: 1.0})
-    choice = choose(replace(facts, estimates=replace(facts.estimates, places=places)))
+    scattered = replace(facts.estimates, places=places, windows=100_000.0)
+    choice = choose(replace(facts, estimates=scattered))
     assert (choice.rung, choice.plan.kind, choice.plan.branches) == ("rare changes", "tree", None)
     assert "of the best chain's time" in choice.reason
     assert not choice.adapts
+
+
+def test_a_pattern_with_hardly_any_work_is_left_to_a_chain() -> None:
+    facts = facts_of(RISING, {"a": 10, "b": 20, "c": 10})
+    assert facts.estimates is not None
+    places = ({0: 1.0, 1: 20.0, 2: 19.0}, {0: 19.0, 1: 20.0, 2: 1.0})
+    little = replace(facts.estimates, places=places, windows=1.0)
+    assert choose(replace(facts, estimates=little)).rung == "cheapest"
 
 
 def test_without_statistics_each_bucket_counts_for_itself() -> None:
