@@ -24,13 +24,12 @@ TICKS_PER_EVENT = 1_000
 
 # Between the rarest and the most frequent kind of the traffic stream, whatever lies between.
 TRAFFIC_SKEW = 50.0
-# How far the means of its kinds lie apart, in standard deviations: `<` between two kinds holds
-# for 2 to 98 % of the pairs.
-TRAFFIC_SPREAD = 0.5
+# How far the means of its kinds lie from 0, at most, in standard deviations.
+TRAFFIC_SPREAD = 0.4
 # The stock stream's shares (their logarithms) and means wander slowly and jitter from law to law.
 STOCKS_DRIFT = 0.3
 STOCKS_JITTER = 0.1
-STOCKS_LAW_EVENTS = 2_000
+STOCKS_LAW_EVENTS = 5_000
 # After so many laws little is left of where a wandering value was.
 STOCKS_MEMORY_LAWS = 20
 
@@ -56,22 +55,20 @@ def drawn(laws: Laws, seed: int = SEED) -> Columns:
     bounds = np.cumsum(laws.shares, axis=1)[:, :-1]
     kind = (random.random(len(law))[:, np.newaxis] >= bounds[law]).sum(axis=1)
     gaps = random.exponential(TICKS_PER_EVENT, len(law))
-    values = {
-        name: random.normal(means[law, kind]) for name, means in sorted(laws.means.items())
-    }
+    values = {name: random.normal(means[law, kind]) for name, means in sorted(laws.means.items())}
     return {"t": np.cumsum(gaps).astype(np.int64), "kind": kind, **values}
 
 
-def traffic(events: int, kinds: int, shifts: int = 2) -> Laws:
-    """Shares on a geometric ladder, means far apart; `shifts` times both are dealt anew, and no
-    kind keeps its rung."""
+def traffic(events: int, kinds: int, shifts: int = 3) -> Laws:
+    """Shares on a geometric ladder; `shifts` times shares and means are dealt anew, and then what
+    was rarest is most frequent, and what was most frequent is rarest or next to it."""
     random = np.random.default_rng([SEED, kinds])
     ladder = TRAFFIC_SKEW ** np.linspace(0, 1, kinds)
     spread = np.linspace(-TRAFFIC_SPREAD, TRAFFIC_SPREAD, kinds)
     places = [random.permutation(kinds)]
     while len(places) <= shifts:
-        place = random.permutation(kinds)
-        if (place != places[-1]).all():
+        place, last = random.permutation(kinds), places[-1]
+        if place[last.argmin()] == kinds - 1 and place[last.argmax()] <= 1:
             places.append(place)
     shares = np.array([ladder[place] for place in places])
     means = {
@@ -87,9 +84,7 @@ def stocks(events: int, kinds: int) -> Laws:
     laws = max(1, events // STOCKS_LAW_EVENTS)
     shares = np.exp(_wandering(laws, kinds, random))
     means = _wandering(laws, kinds, random)
-    return Laws(
-        _lengths(events, laws), shares / shares.sum(axis=1, keepdims=True), {"diff": means}
-    )
+    return Laws(_lengths(events, laws), shares / shares.sum(axis=1, keepdims=True), {"diff": means})
 
 
 def _wandering(laws: int, kinds: int, random: np.random.Generator) -> np.ndarray:
