@@ -91,8 +91,10 @@ def test_a_rare_variable_is_not_taken_for_impossible() -> None:
     assert 0 < rates[2] < 0.01
 
 
-def test_no_candidates_are_no_statistics() -> None:
-    prepared = prepared_of(seq(A, B).within(60), np.full(ROWS, 2))
+def test_rows_without_a_candidate_are_no_statistics() -> None:
+    # A window of events ships every row.
+    prepared = prepared_of(seq(A, B).within(events=60), np.full(ROWS, 2))
+    assert prepared.table.num_rows == ROWS
     assert estimates_of(prepared.program, prepared.table) is None
 
 

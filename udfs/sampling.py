@@ -49,7 +49,7 @@ def estimates_of(program: Program, table: pa.Table) -> Estimates | None:
     events = Events(program, without_null_times(program, table))
     meter = Meter(events, program.limits, Metrics())
     density = events.density(meter.stretch)
-    if not density.stretches:
+    if not any(density.candidates.values()):
         return None
     # None in a sample is less than one, but not never.
     rates = {v: max(count, 0.5) / density.stretches for v, count in density.candidates.items()}
