@@ -65,6 +65,10 @@ examples: $(INSTALLED) java ## run every file of examples/
 bench: $(INSTALLED) java ## time the workloads against the do-nothing floor (minutes)
 	$(BIN)/python -m benchmarks.event_patterns $(ARGS)
 
+.PHONY: experiments
+experiments: $(INSTALLED) ## the papers' figures and plan="auto", without Spark (20 minutes)
+	@set -e; for name in lazy_nfa invariants apam auto; do $(BIN)/python -m benchmarks.$$name $(ARGS); done
+
 .PHONY: check
 check: lint types test examples ## all that CI checks
 
