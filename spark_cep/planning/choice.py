@@ -230,10 +230,10 @@ class _Table:
         if candidate.shown == choice.shown:
             return "the same order"
         if kind == "tree":
-            return f"looks into every scope for each partial match, {slower}"
-        if kind == "zstream":
-            return f"holds what it joins first, {slower}"
-        return slower
+            is_faster = candidate.cost is not None and candidate.cost.time < (choice.seconds or 0.0)
+            why = "windows differ, but there is hardly any work to save"
+            return why if is_faster else f"looks into every scope for each partial match, {slower}"
+        return f"holds what it joins first, {slower}" if kind == "zstream" else slower
 
     def _slower(self, candidate: Candidate, choice: Choice) -> str:
         assert candidate.cost is not None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Seconds to find one partial match's candidates of one slot: two searches in a sorted index.
 LOOK: Final = 60e-9
+# A few windows without any work do not say that there is none.
+LEAST_SHARE: Final = 0.1
 
 
 def tree_cost(
@@ -45,4 +47,4 @@ def _share(model: BranchModel, chain: Shape, estimates: Estimates, costs: Costs)
         here = replace(estimates, rates=rates)
         fixed += plan_cost(model, chain, here, costs).time
         own += cheapest_start(model, here, costs).cost.time
-    return min(1.0, own / fixed) if fixed > 0 else 1.0
+    return min(1.0, max(LEAST_SHARE, own / fixed)) if fixed > 0 else 1.0
