@@ -98,13 +98,14 @@ def _reshaped(valid: Array | None, shape: tuple[int, ...]) -> Array | None:
 
 def _series(argument: Expression, vector: Vector, columns: Columns) -> Any:
     """The argument as a pandas Series."""
-    array = _arrow(argument, vector, columns)
+    array = as_arrow(argument, vector, columns)
     if argument.type.kind == "int" and array.null_count and _rounds(vector):
         return pd.Series(array.to_pylist(), dtype=object)
     return array.to_pandas()
 
 
-def _arrow(argument: Expression, vector: Vector, columns: Columns) -> pa.Array:
+def as_arrow(argument: Expression, vector: Vector, columns: Columns) -> pa.Array:
+    """The values of an expression, one-dimensional, as an Arrow array of its type."""
     type_, values = argument.type, vector.values
     missing = None if vector.valid is None else ~vector.valid
     if type_.kind == "other":

@@ -34,6 +34,7 @@ from spark_cep.udfs.values.vocabulary import Vocabulary, is_text, is_words
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.rows.table import Texts
 
 WORDS: Final = ("string", "binary")
 _INTS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
@@ -75,7 +76,9 @@ class Columns:
     Rows are addressed by position: position i is row `permutation[i]` of the table.
     """
 
-    def __init__(self, program: Program, table: pa.Table, permutation: Array | None = None) -> None:
+    def __init__(
+        self, program: Program | Texts, table: pa.Table, permutation: Array | None = None
+    ) -> None:
         self._program = program
         self._table = table
         self._permutation = permutation
@@ -90,6 +93,13 @@ class Columns:
             valid = None if source.valid is None else source.valid[rows]
             return Vector(rows, valid)
         return source.at(rows)
+
+    def every(self, column: int, type: Type) -> Vector:
+        """The column's values at all positions."""
+        source = self._column(column, type)
+        if source.values is POSITIONS:
+            return Vector(np.arange(self._table.num_rows), source.valid)
+        return source
 
     def constant(self, constant: Constant) -> Vector:
         """A constant as a 0-d vector."""

@@ -1,0 +1,1 @@
+"""Row patterns: texts to programs, and the matcher against one that backtracks by the book."""

@@ -1,0 +1,180 @@
+"""Row patterns in several advances, and what of their answer is certain after each by the book."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from spark_cep.udfs.output import Field
+from spark_cep.udfs.rows.advance import RowAdvance, UpTo
+from spark_cep.udfs.rows.carried import RowState
+from spark_cep.udfs.rows.leaves import conjuncts, is_physical, leaves, under_test
+from spark_cep.udfs.rows.output import RowOutput
+from spark_cep.udfs.rows.program import Aggregate, Node, Read, RowProgram
+from spark_cep.udfs.rows.reach import ahead
+from tests.rows.programs import NAMES, SCHEMA, K, T
+from tests.rows.reference import At, Labels, Reference, Row, Seen, value
+
+Answers = dict[Any, list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True)
+class Step:
+    rows: tuple[Row, ...]
+    up_to: UpTo
+
+
+def answered(case: RowProgram, steps: Sequence[Step]) -> tuple[list[Answers], list[RowState]]:
+    """What each step gives, by key, and the state after it. The state travels as bytes."""
+    output = RowOutput((Field(K, "k"), Field(T, "t")))
+    state = RowState()
+    found, states = [], []
+    for step in steps:
+        state = RowState.from_bytes(state.to_bytes(case), case)
+        advancing = RowAdvance(case, output, state, table(step.rows), step.up_to)
+        rows = [tuple(row.values()) for b in advancing.batches() for row in b.to_pylist()]
+        dropped = -2 if case.rows == "one" else -1
+        found.append(by_key([row[:dropped] for row in rows if row[-1] is None]))
+        state = advancing.state
+        states.append(state)
+    return found, states
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in rows], SCHEMA)
+
+
+def by_key(rows: Sequence[tuple[Any, ...]]) -> Answers:
+    found: Answers = {}
+    for row in rows:
+        found.setdefault(row[K], []).append(row)
+    return found
+
+
+def together(steps: Sequence[Answers]) -> Answers:
+    found: Answers = {}
+    for step in steps:
+        for key, rows in step.items():
+            found.setdefault(key, []).extend(rows)
+    return found
+
+
+@st.composite
+def cut(draw: st.DrawFn, rows: Sequence[Row]) -> list[Step]:
+    """The rows in steps. Each comes at the latest when the horizon passes it, often earlier."""
+    horizons = sorted(draw(st.lists(st.integers(-1, 10), min_size=1, max_size=4)))
+    arrived: list[list[Row]] = [[] for _ in range(len(horizons) + 1)]
+    for row in rows:
+        latest = next((i for i, at in enumerate(horizons) if row[T] <= at), len(horizons))
+        early = draw(st.sampled_from([0, 0, 0, 1, 3]))
+        arrived[max(latest - early, 0)].append(row)
+    steps = [Step(tuple(some), UpTo(at)) for some, at in zip(arrived, horizons, strict=False)]
+    return [*steps, Step(tuple(arrived[-1]), UpTo(final=True))]
+
+
+def in_order(steps: Sequence[Step]) -> list[Row]:
+    """Ties keep the order in which they come."""
+    return [row for step in steps for row in step.rows]
+
+
+class Touched(Exception):
+    """The search looked behind the last row that is known."""
+
+
+class OpenReference(Reference):
+    """Answers as long as nothing behind the known rows is looked at. `horizon`: of the rows."""
+
+    horizon: Any = None
+    begin: int = 0
+
+    def certain(self) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        begin, covered = 0, 0
+        try:
+            while begin < len(self.rows):
+                self.begin = begin
+                labels = self.match(begin, self.number + 1)
+                if labels is None:
+                    if self.program.rows == "all with unmatched" and begin >= covered:
+                        found.append((begin, *[None] * len(self.program.measures)))
+                    begin += 1
+                    continue
+                self.number += 1
+                found += list(self._shown(begin, labels))
+                covered = max(covered, begin + len(labels))
+                begin = self._skip(begin, labels)
+            self.begin = begin
+        except Touched:
+            pass
+        return found
+
+    def _ways(self, node: Node, labels: Labels, at: At) -> Any:
+        row = at.begin + len(labels)
+        if row == len(self.rows) and node.kind == "variable":
+            within = self.program.within
+            if within is None or self.rows[at.begin][T] + within.size > self.horizon:
+                raise Touched
+        if row == len(self.rows) and node.kind == "end":
+            raise Touched
+        return super()._ways(node, labels, at)
+
+    def _holds(self, variable: int, labels: Labels, at: At) -> bool:
+        row = at.begin + len(labels) - 1
+        within = self.program.within
+        if within is not None and self.rows[row][T] - self.rows[at.begin][T] > within.size:
+            return False
+        define = self.program.variables[variable].define
+        if define is None:
+            return True
+        parts = list(conjuncts(under_test(define, variable)))
+        seen = OpenSeen(self.rows, at.begin, labels, row, at.number)
+        waits = False
+        if any(_is_asked(part) for part in parts):
+            # Python looks up all that is read before it tests anything.
+            for leaf in (leaf for part in parts if not is_physical(part) for leaf in leaves(part)):
+                value(leaf, seen)
+        for part in sorted(parts, key=is_physical, reverse=True):
+            if not is_physical(part) and waits:
+                raise Touched
+            if row + _reach(part) >= len(self.rows):
+                waits = True
+            elif value(part, seen) is not True:
+                return False
+        if waits:
+            raise Touched
+        return True
+
+    def _measures(self, begin: int, labels: Labels, row: int | None) -> Any:
+        seen = OpenSeen(self.rows, begin, labels, row, self.number)
+        return [value(measure, seen) for measure in self.program.measures]
+
+
+def _is_asked(part: Any) -> bool:
+    return any(isinstance(leaf, Aggregate) and leaf.argument is not None for leaf in leaves(part))
+
+
+def _reach(part: Any) -> int:
+    """How far a condition looks from the row under test at most."""
+    looks = [leaf for leaf in leaves(part) if isinstance(leaf, Read) and leaf.anchor == "current"]
+    arguments = [
+        leaf.argument for leaf in leaves(part)
+        if isinstance(leaf, Aggregate) and leaf.argument is not None
+    ]  # fmt: skip
+    return max([0, *map(ahead, looks), *map(ahead, arguments)])
+
+
+class OpenSeen(Seen):
+    def place(self, leaf: Any) -> int | None:
+        at = self.row
+        if leaf.anchor != "current":
+            rows = self.bound(leaf.variables, leaf.final)
+            if leaf.offset >= len(rows):
+                return None
+            at = rows[leaf.offset] if leaf.anchor == "first" else rows[-1 - leaf.offset]
+        if isinstance(leaf, Read) and at is not None and at + leaf.shift >= len(self.rows):
+            raise Touched
+        return super().place(leaf)

@@ -1,0 +1,99 @@
+"""What bounds the matcher: time and memory, whatever the pattern. Limits are made small here."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_cep.udfs.errors import LimitError, WorkerError, from_text
+from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant
+from spark_cep.udfs.program import Limits
+from spark_cep.udfs.rows import arrays, flatten, search
+from spark_cep.udfs.rows.compiled import compiled, refusal
+from spark_cep.udfs.rows.program import Aggregate, Node, Skip
+from tests.rows.programs import (
+    alternate,
+    answer,
+    compare,
+    concat,
+    current,
+    last,
+    number,
+    plus,
+    program,
+    repeat,
+    rows_of,
+    star,
+    v,
+)
+
+A, B, C = range(3)
+FALSE = Constant(False, BOOL)
+
+
+def limit_of(raised: pytest.ExceptionInfo[WorkerError]) -> str:
+    error = from_text(str(raised.value))
+    assert isinstance(error, LimitError)
+    return str(error.details["limit"])
+
+
+def test_steps_that_all_succeed_are_limited_too() -> None:
+    # Each search matches to the end and none ever fails.
+    case = program(
+        plus(v(A)), rows="one", skip=Skip("next row"), limits=Limits(backtracking_steps=500)
+    )
+    assert len(answer(case, rows_of(*range(10)))) == 10
+    with pytest.raises(WorkerError, match="more than 500 steps") as raised:
+        answer(case, rows_of(*range(100)))
+    assert limit_of(raised) == "backtracking_steps"
+
+
+def test_a_question_to_python_weighs_as_many_steps_as_it_takes_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    argument = Call("+", (current(), number(1)), BIGINT)
+    asked = Aggregate("max", None, BIGINT, argument=argument)
+    case = program(star(v(A)), {A: compare(">=", asked, number(0))})
+    monkeypatch.setattr(arrays, "STEPS", 20 * search.QUESTION_STEPS)
+    assert len(answer(case, rows_of(*[1] * 10))) == 10
+    with pytest.raises(WorkerError, match="steps of the matcher"):
+        answer(case, rows_of(*[1] * 40))
+
+
+def test_the_ways_that_wait_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "FIRST_WAYS", 4)
+    monkeypatch.setattr(search, "MOST_WAYS", 64)
+    case = program(concat(plus(v(A)), v(B)))
+    assert len(answer(case, rows_of(*range(50)))) == 50
+    with pytest.raises(WorkerError, match="more than 64 ways") as raised:
+        answer(case, rows_of(*range(100)))
+    assert limit_of(raised) == "ways"
+
+
+def test_a_bucket_holds_as_many_rows_as_have_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "MOST_ROWS", 10)
+    case = program(plus(v(A)))
+    assert len(answer(case, rows_of(*range(8)))) == 8
+    with pytest.raises(WorkerError, match="bucket of 12 rows") as raised:
+        answer(case, rows_of(*range(12)))
+    assert limit_of(raised) == "bucket_rows"
+
+
+def test_repetitions_of_nothing_multiply_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    nested = Node("empty")
+    for _ in range(3):
+        nested = repeat(nested, 60, 60)
+    monkeypatch.setattr(flatten, "MOST_EMITTED", 10_000)
+    assert "repetition counts multiply" in (refusal(program(nested)) or "")
+    assert refusal(program(repeat(Node("empty"), 60, 60))) is None
+
+
+def test_a_far_look_back_is_not_carried_through_the_whole_program() -> None:
+    # LAST(A.x, 300): 300 values would have to be compared at each row.
+    case = program(
+        concat(plus(alternate(v(A), v(B))), v(C)),
+        {C: compare("=", current(), last([A], offset=300))},
+    )
+    conditions = compiled(case).conditions
+    assert [need.kind for need in conditions[C].needs] == ["anything"]
+    near = program(case.pattern, {C: compare("=", current(), last([A], offset=3))})
+    assert [need.kind for need in compiled(near).conditions[C].needs] == ["last"]

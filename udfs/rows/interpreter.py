@@ -1,0 +1,300 @@
+"""Runs the bytecode of a condition for the row under test: TRUE or not, or it cannot be told.
+
+Compiled. FALSE stands for NULL too: a condition that is not TRUE rejects. An ANSI error ends the
+evaluation and rejects; where 64 bits cannot hold a value, Python is asked for the truth; what
+looks behind the last row of a partition that goes on has to wait.
+"""
+
+# ruff: noqa: PLR0911, PLR0912, PLR0913, PLR0915, PLR0917 - one loop over all instructions
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from spark_cep.udfs.rows import opcodes as o
+from spark_cep.udfs.rows.jit import jit
+from spark_cep.udfs.rows.walking import anchored, less_float, same_float
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.rows.records import Conditions, Path
+
+_INT_LEAST: Final = np.iinfo(np.int64).min
+_INT_MOST: Final = np.iinfo(np.int64).max
+_BEYOND_INT64: Final = 1e19
+_EXACT_DOUBLE: Final = 1 << 53
+
+
+@jit
+def _arithmetic(operator: Any, a: Any, b: Any) -> Any:
+    """+ - * in 64 bits, and whether it wrapped around. The compiler takes for granted that signed
+    integers do not, so the work is done on unsigned ones."""
+    x, y = np.uint64(a), np.uint64(b)
+    if operator == 0:
+        result = np.int64(x + y)
+        return result, ((a ^ result) & (b ^ result)) < 0
+    if operator == 1:
+        result = np.int64(x - y)
+        return result, ((a ^ b) & (a ^ result)) < 0
+    result = np.int64(x * y)
+    about = np.float64(a) * np.float64(b)
+    if abs(about) > _BEYOND_INT64:
+        return result, True
+    # So close to the limit, what wrapped around has the other sign.
+    return result, (result < 0) != (about < 0) and about != 0
+
+
+@jit
+def _narrowed(value: Any, bits: Any) -> Any:
+    """What is left of a value in so many bits."""
+    if bits == 64:
+        return value
+    kept = value & ((np.int64(1) << bits) - 1)
+    return kept - (np.int64(1) << bits) if kept >> (bits - 1) else kept
+
+
+@jit
+def holds(
+    conditions: Conditions,
+    path: Path,
+    labels: Any,
+    base: Any,
+    at: Any,
+    begin: Any,
+    row: Any,
+    edges: Any,
+    number: Any,
+) -> Any:
+    """Whether the condition whose bytecode begins at `at` is TRUE of `row`, the path's last.
+    `edges`: where the partition begins and ends, and whether rows may still come to it."""
+    code = conditions.code
+    ints, floats, flags = conditions.stack_int, conditions.stack_float, conditions.stack_flag
+    top = -1
+    while True:
+        op, a, b = code[at, 0], code[at, 1], code[at, 2]
+        at += 1
+        if op == o.OP_END:
+            return o.TRUE if flags[top] == o.VALID and ints[top] != 0 else o.FALSE
+        if op <= o.OP_LABEL:
+            top += 1
+            flags[top] = o.VALID
+            if op == o.OP_INT:
+                ints[top] = conditions.ints[a]
+            elif op == o.OP_FLOAT:
+                floats[top] = conditions.floats[a]
+            elif op == o.OP_NULL:
+                flags[top] = o.NULL
+            else:
+                found = anchored(conditions.reads, a, path, begin, row)
+                if found >= 0:
+                    found += conditions.reads[a, 3]
+                    if found >= edges[1] and edges[2] and op != o.OP_LABEL:
+                        return o.BEYOND
+                    if found < edges[0] or found >= edges[1]:
+                        found = -1
+                column = conditions.reads[a, 4]
+                if found < 0:
+                    flags[top] = o.NULL
+                elif op == o.OP_READ_INT:
+                    ints[top] = conditions.int_columns[column, found]
+                    flags[top] = conditions.int_flags[column, found]
+                elif op == o.OP_READ_FLOAT:
+                    floats[top] = conditions.float_columns[column, found]
+                    flags[top] = conditions.float_flags[column, found]
+                elif op == o.OP_EXISTS:
+                    ints[top] = 1
+                elif found < begin or found > row:
+                    flags[top] = o.NULL
+                else:
+                    ints[top] = labels[base + found - begin] >> 1
+        elif op == o.OP_MATCH_NUMBER:
+            top += 1
+            flags[top] = o.VALID
+            ints[top] = number
+        elif op <= o.OP_MEAN_INT:
+            top += 1
+            flags[top] = o.VALID
+            values = path.folds[a, 3]
+            size = path.sizes[path.folds[a, 1]]
+            count = path.counts[a, size]
+            if count < 0:
+                return o.ASK
+            if op == o.OP_COUNT:
+                ints[top] = count
+            elif count == 0:
+                flags[top] = o.NULL
+            elif op == o.OP_FOLD_INT:
+                ints[top] = path.ints[values, size]
+            elif op == o.OP_FOLD_FLOAT:
+                floats[top] = path.floats[values, size]
+            elif op == o.OP_MEAN_FLOAT:
+                floats[top] = path.floats[values, size] / count
+            else:
+                total, wrapped = _arithmetic(2, path.ints[values, size], b)
+                if wrapped or abs(total) >= _INT_MOST // 4:
+                    return o.ASK
+                half = (2 * abs(total) + count) // (2 * count)
+                ints[top] = -half if total < 0 else half
+        elif op == o.OP_AND_SKIP:
+            if flags[top] == o.VALID and ints[top] == 0:
+                at = a
+        elif op == o.OP_OR_SKIP:
+            if flags[top] == o.VALID and ints[top] != 0:
+                at = a
+        elif op in (o.OP_AND, o.OP_OR):
+            top -= 1
+            decides = 0 if op == o.OP_AND else 1
+            if flags[top + 1] == o.VALID and ints[top + 1] == decides:
+                ints[top] = decides
+                flags[top] = o.VALID
+            elif flags[top] == o.VALID and ints[top] != decides:
+                ints[top] = 1 - decides
+                flags[top] = flags[top + 1]
+        elif op == o.OP_NOT:
+            ints[top] = 1 - ints[top]
+        elif op == o.OP_JUMP:
+            at = a
+        elif op == o.OP_JUMP_UNLESS:
+            if not (flags[top] == o.VALID and ints[top] != 0):
+                at = a
+            top -= 1
+        elif op == o.OP_JUMP_IF_VALUE:
+            if flags[top] == o.VALID:
+                at = a
+            else:
+                top -= 1
+        elif op == o.OP_IS_NULL:
+            ints[top] = 1 if flags[top] == o.NULL else 0
+            flags[top] = o.VALID
+        elif op == o.OP_IS_NAN:
+            value = floats[top]
+            is_nan = flags[top] == o.VALID and value != value  # noqa: PLR0124
+            ints[top] = 1 if is_nan else 0
+            flags[top] = o.VALID
+        elif op <= o.OP_SAME_FLOAT:
+            top -= 1
+            has_null = flags[top] == o.NULL or flags[top + 1] == o.NULL
+            if op in (o.OP_SAME_INT, o.OP_SAME_FLOAT):
+                if has_null:
+                    same = flags[top] == flags[top + 1]
+                elif op == o.OP_SAME_INT:
+                    same = ints[top] == ints[top + 1]
+                else:
+                    same = same_float(floats[top], floats[top + 1])
+                ints[top] = 1 if same else 0
+                flags[top] = o.VALID
+            elif has_null:
+                flags[top] = o.NULL
+            else:
+                if op == o.OP_COMPARE_INT:
+                    less = ints[top] < ints[top + 1]
+                    same = ints[top] == ints[top + 1]
+                else:
+                    less = less_float(floats[top], floats[top + 1])
+                    same = same_float(floats[top], floats[top + 1])
+                if a == 0:
+                    truth = same
+                elif a == 1:
+                    truth = not same
+                elif a == 2:
+                    truth = less
+                elif a == 3:
+                    truth = less or same
+                elif a == 4:
+                    truth = not (less or same)
+                else:
+                    truth = not less
+                ints[top] = 1 if truth else 0
+        elif op <= o.OP_DIVIDE_INT:
+            top -= 1
+            if flags[top] == o.NULL or flags[top + 1] == o.NULL:
+                flags[top] = o.NULL
+            elif op == o.OP_ARITHMETIC_FLOAT:
+                x, y = floats[top], floats[top + 1]
+                if a == 0:
+                    floats[top] = x + y
+                elif a == 1:
+                    floats[top] = x - y
+                elif a == 2:
+                    floats[top] = x * y
+                elif y == 0:
+                    if b:
+                        return o.ERROR
+                    flags[top] = o.NULL
+                elif a == 3:
+                    floats[top] = x / y
+                else:
+                    floats[top] = np.fmod(x, y)
+            elif op == o.OP_DIVIDE_INT:
+                m, n = ints[top], ints[top + 1]
+                if n == 0:
+                    if b:
+                        return o.ERROR
+                    flags[top] = o.NULL
+                elif n == -1:
+                    if a == 5 and m == _INT_LEAST and b:
+                        return o.ERROR
+                    ints[top] = -m if a == 5 else 0
+                else:
+                    quotient = m // n  # floored; SQL cuts towards zero
+                    if quotient * n != m and (m < 0) != (n < 0):
+                        quotient += 1
+                    ints[top] = quotient if a == 5 else m - quotient * n
+            else:
+                value, wrapped = _arithmetic(a, ints[top], ints[top + 1])
+                if op == o.OP_ARITHMETIC_WIDE:
+                    if wrapped:
+                        return o.ASK
+                    ints[top] = value
+                else:
+                    small = _narrowed(value, abs(b))
+                    if (wrapped or small != value) and b > 0:
+                        return o.ERROR
+                    ints[top] = small
+        elif op == o.OP_NEGATE_INT:
+            value = ints[top]
+            if a == 0 or value < 0:
+                small = _narrowed(-value, abs(b)) if b else -value
+                if b > 0 and (small != -value or value == _INT_LEAST) and flags[top] == o.VALID:
+                    return o.ERROR
+                ints[top] = small
+        elif op == o.OP_NEGATE_FLOAT:
+            floats[top] = abs(floats[top]) if a else -floats[top]
+        elif op == o.OP_INT_TO_FLOAT:
+            floats[top] = float(ints[top])
+        elif op == o.OP_ROUND:
+            floats[top] = np.float64(np.float32(floats[top]))
+        elif op == o.OP_SCALE:
+            if flags[top] == o.VALID:
+                value, wrapped = _arithmetic(2, ints[top], a)
+                if wrapped:
+                    return o.ASK
+                ints[top] = value
+        elif op == o.OP_DIGITS:
+            if flags[top] == o.VALID and (ints[top] >= a or ints[top] <= -a):
+                if b:
+                    return o.ERROR
+                flags[top] = o.NULL
+        elif op == o.OP_DECIMAL_TO_FLOAT:
+            if flags[top] == o.VALID:
+                if abs(ints[top]) > _EXACT_DOUBLE or ints[top] == _INT_LEAST:
+                    return o.ASK
+                floats[top] = float(ints[top]) / float(a)
+        else:
+            top -= 1
+            if flags[top + 1] == o.VALID:
+                if op == o.OP_EXTREME_INT:
+                    smaller = ints[top + 1] < ints[top]
+                    larger = ints[top + 1] > ints[top]
+                else:
+                    smaller = less_float(floats[top + 1], floats[top])
+                    larger = less_float(floats[top], floats[top + 1])
+                if flags[top] == o.NULL or (larger if a else smaller):
+                    ints[top] = ints[top + 1]
+                    floats[top] = floats[top + 1]
+                    flags[top] = o.VALID
+        if top >= 0 and flags[top] >= o.UNFIT:
+            if flags[top] == o.UNKNOWN:
+                return o.BEYOND
+            return o.ASK if flags[top] == o.UNFIT else o.ERROR

@@ -1,0 +1,29 @@
+"""Folds over the rows of matches, one value for each row: of all rows of its match up to it.
+
+Compiled, because each value hangs on the one before: a sum of floats rounds from left to right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_cep.udfs.rows.jit import jit
+
+
+@jit
+def running_sum(values: Any, fresh: Any, result: Any) -> None:
+    """Floats; a sum begins anew where `fresh`, from 0.0: that of -0.0 alone is 0.0, as in Spark."""
+    total = 0.0
+    for i in range(len(values)):
+        total = (0.0 if fresh[i] else total) + values[i]
+        result[i] = total
+
+
+@jit
+def running_extreme(codes: Any, fresh: Any, greatest: bool, result: Any) -> None:
+    """The index of the least (greatest) code so far, the first of equal ones."""
+    best = 0
+    for i in range(len(codes)):
+        if fresh[i] or (codes[i] > codes[best] if greatest else codes[i] < codes[best]):
+            best = i
+        result[i] = best
