@@ -186,10 +186,14 @@ class Walk:
 
     # -- pairs -----------------------------------------------------------------------------------
 
-    def look(self, step: Step, partials: Partials, reader: Reader) -> Look:
-        """The candidates of each partial; what index and bounds leave out was tested by them."""
+    def look(
+        self, step: Step, partials: Partials, reader: Reader, rows: Range | None = None
+    ) -> Look:
+        """The candidates of each partial; what index and bounds leave out was tested by them.
+        `rows`: where they have to lie, if that is known better than from order and window."""
         meter, pools = self.matching.meter, self.pools
-        rows = scope(step, self.matching.events, self.slots, partials)
+        if rows is None:
+            rows = scope(step, self.matching.events, self.slots, partials)
         if partials.ceiling is not None and self.steps.minimal == step.unit:
             begun = step.slot in partials.elements
             rows = rows if begun else Range(rows.low, np.minimum(rows.high, partials.ceiling))
@@ -220,7 +224,7 @@ class Walk:
         width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
         for pick, place in blocks(look.ranges, max(1, self._block // width)):
             self.matching.meter.pairs(len(pick))
-            kept, chosen = self._tested(step, partials, look.reader, pick, elements[place])
+            kept, chosen = self.tested(step, partials, look.reader, pick, elements[place])
             self.matching.meter.node(node, len(pick), len(kept))
             self._trace(step, partials, (pick, elements[place]), (kept, chosen))
             if len(kept):
@@ -239,7 +243,7 @@ class Walk:
             latest = [np.maximum(partials.latest[p], last_row(e)) for p, e in (tried, kept)]
             trace.add(*latest)
 
-    def _tested(
+    def tested(
         self, step: Step, partials: Partials, reader: Reader, pick: Positions, elements: Positions
     ) -> tuple[Positions, Positions]:
         """The pairs that survive the step's conditions."""

@@ -1,0 +1,95 @@
+"""Gaps matched by joins, against the kernel and against brute force, on random patterns.
+
+How many candidates and starts are tried at a time, and how much fits into a block, may change how
+long an answer takes, never the answer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from spark_cep.udfs.rows import search
+from spark_cep.udfs.rows.gaps import gallop, waves
+from spark_cep.udfs.rows.gaps.recognize import recognized
+from tests.rows.gapped import by, gap_cases
+from tests.rows.programs import expected
+from tests.rows.reference import Row, SkipError, TooMany
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.rows.program import RowProgram
+
+EXAMPLES = 400
+
+quick_and_slow = pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(EXAMPLES, id="quick"),
+        pytest.param(20 * EXAMPLES, id="slow", marks=pytest.mark.slow),
+    ],
+)
+
+
+def agree(examples: int, *, with_reference: bool = False) -> None:
+    """Fails with the smallest case for which joins and kernel differ, in answer or error."""
+    joined = 0
+
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(gap_cases())
+    def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
+        nonlocal joined
+        case, rows = drawn
+        assume(not isinstance(recognized(case), str))
+        joined += 1
+        found = by("gaps", case, rows)
+        if not with_reference:
+            assert repr(found) == repr(by("walk", case, rows))
+            return
+        wanted = by_reference(case, rows)
+        if isinstance(wanted, str):
+            assert wanted in found
+        else:
+            assert repr(found) == repr(wanted)
+
+    try_one()
+    assert joined > examples / 2
+
+
+def by_reference(case: RowProgram, rows: list[Row]) -> list[tuple[Any, ...]] | str:
+    try:
+        return expected(case, rows)
+    except TooMany:
+        assume(False)
+        raise
+    except SkipError as error:
+        return str(error)
+
+
+@quick_and_slow
+def test_joins_find_what_the_kernel_finds(examples: int) -> None:
+    agree(examples)
+
+
+@quick_and_slow
+def test_joins_find_what_brute_force_finds(examples: int) -> None:
+    agree(examples, with_reference=True)
+
+
+@quick_and_slow
+def test_how_many_are_tried_at_a_time_does_not_change_the_answer(
+    examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gallop, "FIRST", 1)
+    monkeypatch.setattr(gallop, "GROWTH", 2)
+    monkeypatch.setattr(waves, "FIRST_STARTS", 1)
+    monkeypatch.setattr(waves, "MOST_STARTS", 3)
+    monkeypatch.setattr(search, "BLOCK_ROWS", 2)
+    agree(examples)

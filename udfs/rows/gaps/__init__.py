@@ -1,0 +1,1 @@
+"""Row patterns with gaps, matched by joins instead of row by row."""
