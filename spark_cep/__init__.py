@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spark_cep.explaining.metering import metrics
     from spark_cep.match import match_pattern
     from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
+    from spark_cep.row_patterns import RowPattern, row_pattern
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
 
@@ -38,6 +39,7 @@ _HOMES = {
     "PatternError": "errors",
     "PlanError": "errors",
     "RemoteError": "errors",
+    "RowPattern": "row_patterns",
     "Statistics": "statistics",
     "adapt": None,
     "all_of": "pattern",
@@ -45,12 +47,16 @@ _HOMES = {
     "error_of": "errors",
     "event": "pattern",
     "explain": "explaining.explanation",
+    "install": "sql.session",
     "match_pattern": "match",
     "metrics": "explaining.metering",
     "no": "pattern",
     "plan_of": "explaining.explanation",
     "plans": None,
+    "row_pattern": "row_patterns",
+    "sase": "sql.sase",
     "seq": "pattern",
+    "sql": None,
     "udf": "compiling.user_functions",
 }
 
@@ -62,6 +68,7 @@ __all__ = [
     "PatternError",
     "PlanError",
     "RemoteError",
+    "RowPattern",
     "Statistics",
     "adapt",
     "all_of",
@@ -69,12 +76,16 @@ __all__ = [
     "error_of",
     "event",
     "explain",
+    "install",
     "match_pattern",
     "metrics",
     "no",
     "plan_of",
     "plans",
+    "row_pattern",
+    "sase",
     "seq",
+    "sql",
     "udf",
 ]
 

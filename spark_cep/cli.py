@@ -11,9 +11,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
-from spark_cep import demo
+from spark_cep import demo, statements
 from spark_cep.errors import CepError, error_of
+from spark_cep.local_spark import SparkUnavailable
 
 DONE, REFUSED, WRONG_ARGUMENTS, NO_SPARK = 0, 1, 2, 3
 
@@ -26,13 +28,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return DONE
     try:
-        demo.run(rows=given.rows, as_json=given.json)
-    except demo.SparkUnavailable as problem:
+        _run(given)
+    except SparkUnavailable as problem:
         print(f"spark-cep: {problem}", file=sys.stderr)
         return NO_SPARK
     except Exception as problem:
         return _report(problem)
     return DONE
+
+
+def _run(given: argparse.Namespace) -> None:
+    if given.command == "demo":
+        demo.run(rows=given.rows, as_json=given.json)
+        return
+    tables = dict(given.table)
+    if given.command == "run":
+        statements.run(statements.Task(given.sql, tables, given.out, given.json))
+    else:
+        statements.explain(statements.Task(given.sql, tables, as_json=given.json))
 
 
 def _report(problem: Exception) -> int:
@@ -62,7 +75,47 @@ def _parser() -> argparse.ArgumentParser:
         "--rows", type=_row_count, default=demo.ROWS, metavar="N", help="payments (%(default)s)"
     )
     command.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    running = _statement_command(
+        commands,
+        "run",
+        "run a statement with MATCH_RECOGNIZE over files, print or write the answer",
+        "the answer, a row a line",
+    )
+    running.add_argument(
+        "--out", metavar="PATH", help="write the answer: .parquet, .csv, .json or .orc"
+    )
+    _statement_command(
+        commands,
+        "explain",
+        "print how the patterns of a statement are matched",
+        "the plan",
+    )
     return parser
+
+
+def _statement_command(commands: Any, name: str, what: str, as_json: str) -> Any:
+    command = commands.add_parser(
+        name,
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}. All of Spark SQL may stand in it.",
+        epilog=f"example: spark-cep {name} --sql dips.sql --table ticks=ticks.parquet",
+    )
+    command.add_argument(
+        "--sql", required=True, metavar="FILE|TEXT", help="the statement, or a file that holds it"
+    )
+    command.add_argument(
+        "--table", action="append", default=[], type=_table, metavar="NAME=PATH",
+        help="a table of the statement: a file or folder; may be given several times",
+    )  # fmt: skip
+    command.add_argument("--json", action="store_true", help=f"JSON, for programs: {as_json}")
+    return command
+
+
+def _table(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")
+    return name, path
 
 
 def _row_count(text: str) -> int:

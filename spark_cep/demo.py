@@ -1,4 +1,5 @@
-"""The demo: card fraud in generated payments, from data to plan to matches in seconds.
+"""The demo: card fraud in generated payments, from data to plan to matches in seconds, and the same
+pattern in the other two languages: as the papers print it, and in SQL.
 
 Every row comes from its number by arithmetic and hashing in Spark, so the same number of rows
 is the same data everywhere. Each `CARDS_FOR_ONE_FRAUD`-th card is stolen once, among its honest
@@ -8,15 +9,17 @@ payments.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-
-from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import DataFrame, SparkSession
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import spark_cep as cep
+from spark_cep.local_spark import local_session
 from spark_cep.pattern import event, seq
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 500_000
 FEWEST_ROWS = 1_000
@@ -35,16 +38,37 @@ FRAUD = (
     .where("e.amount > 10 * d.amount")
     .within("5 minutes")
 )
+SASE = """
+    SEQ(refused a, refused b, confirmed c, request d, request e)
+    WHERE e.amount > d.amount * 10 ∧ e.amount > 10,000
+    WITHIN 5 minutes
+"""
+SQL = """
+    SELECT * FROM {payments} MATCH_RECOGNIZE (
+      PARTITION BY card ORDER BY at
+      MEASURES d.amount AS tried, e.amount AS taken
+      PATTERN SEQ(a, b, c, d, e) WITHIN INTERVAL '5' MINUTES
+      DEFINE a AS kind = 'refused', b AS kind = 'refused', c AS kind = 'confirmed',
+             d AS kind = 'request',
+             e AS kind = 'request' AND amount > 10000 AND amount > 10 * d.amount
+    )
+"""
 
 
-class SparkUnavailable(Exception):
-    """Spark could not be started; the text says what to do."""
+@dataclass(frozen=True)
+class Found:
+    """`same`: by language, how many matches the same pattern has there."""
+
+    matches: DataFrame
+    rows: list[dict[str, object]]
+    seconds: float
+    same: dict[str, int]
 
 
 def run(*, rows: int, as_json: bool) -> None:
     """Runs the demo and prints it: text for people, or one JSON object."""
     _say("starting Spark")
-    spark = _session()
+    spark = local_session("spark-cep demo")
     try:
         payments = generate(spark, rows)
         started = time.perf_counter()
@@ -52,9 +76,11 @@ def run(*, rows: int, as_json: bool) -> None:
         matches = find_fraud(payments)
         found = [row.asDict() for row in matches.orderBy("start", "card").collect()]
         seconds = time.perf_counter() - started
-        _say(f"done in {seconds:.1f} s")
+        _say("the same as SASE text and as SQL")
+        same = {"SASE": in_sase(payments).count(), "SQL": in_sql(payments).count()}
+        _say(f"done in {time.perf_counter() - started:.1f} s")
         show = _print_json if as_json else _print_text
-        show(matches, found, rows, seconds)
+        show(Found(matches, found, seconds, same), rows)
     finally:
         spark.stop()
 
@@ -73,6 +99,18 @@ def find_fraud(payments: DataFrame) -> DataFrame:
             "taken": "e.amount",
         },
     )
+
+
+def in_sase(payments: DataFrame) -> DataFrame:
+    """The same matches, from the text of a paper."""
+    fraud = cep.sase(SASE, type_column="kind")
+    return cep.match_pattern(payments, fraud, partition_by="card", order_by="at")
+
+
+def in_sql(payments: DataFrame) -> DataFrame:
+    """The same matches, in SQL."""
+    found: DataFrame = cep.sql(payments.sparkSession, SQL, payments=payments)
+    return found
 
 
 def generate(spark: SparkSession, rows: int) -> DataFrame:
@@ -112,52 +150,30 @@ def stolen_cards(rows: int) -> int:
     return 1 + (max(1, rows // ROWS_OF_A_CARD) - 1) // CARDS_FOR_ONE_FRAUD
 
 
-def _print_text(
-    matches: DataFrame, found: list[dict[str, object]], rows: int, seconds: float
-) -> None:
-    cep.explain(matches)
-    print(f"\n{len(found)} matches in {rows:,} rows")
+def _print_text(found: Found, rows: int) -> None:
+    cep.explain(found.matches)
+    print(f"\n{len(found.rows)} matches in {rows:,} rows")
     print(f"{'card':>8}  {'start':<19}  {'seconds':>7}  {'tried':>8}  {'taken':>10}")
-    for match in found[:SHOWN]:
+    for match in found.rows[:SHOWN]:
         print(
             f"{match['card']:>8}  {match['start']!s:<19}  {match['seconds']:>7}  "
             f"{match['tried']:>8}  {match['taken']:>10}"
         )
-    if len(found) > SHOWN:
-        print(f"... and {len(found) - SHOWN} more")
+    if len(found.rows) > SHOWN:
+        print(f"... and {len(found.rows) - SHOWN} more")
+    for (language, count), text in zip(found.same.items(), (SASE, SQL), strict=True):
+        print(f"\nThe same in {language}: {count} matches\n{text.rstrip()}")
 
 
-def _print_json(
-    matches: DataFrame, found: list[dict[str, object]], rows: int, seconds: float
-) -> None:
+def _print_json(found: Found, rows: int) -> None:
     answer = {
         "rows": rows,
-        "seconds": round(seconds, 3),
-        "plan": cep.plan_of(matches).to_dict(),
-        "matches": found,
+        "seconds": round(found.seconds, 3),
+        "plan": cep.plan_of(found.matches).to_dict(),
+        "matches": found.rows,
+        "same": found.same,
     }
     print(json.dumps(answer, default=str))
-
-
-def _session() -> SparkSession:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    try:
-        spark = (
-            SparkSession.builder.master("local[*]")
-            .appName("spark-cep demo")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-    except (PySparkRuntimeError, OSError) as problem:
-        raise SparkUnavailable(
-            "Spark could not start; it needs Java 17 or newer on the PATH or in JAVA_HOME "
-            f"(on Debian: apt install openjdk-17-jre-headless). Spark says: {problem}"
-        ) from problem
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def _say(progress: str) -> None:

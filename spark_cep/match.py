@@ -19,11 +19,13 @@ from spark_cep.answering.project import projected
 from spark_cep.explaining.metering import observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.report import report, title
-from spark_cep.options import Asked, check_options, check_pattern
+from spark_cep.options import Asked, check_options, check_pattern, check_row_options
 from spark_cep.planned import planned
 from spark_cep.planning.buckets import size_of
 from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
 from spark_cep.planning.slices import slicing
+from spark_cep.row_match import matched_rows
+from spark_cep.row_patterns import RowPattern
 from spark_cep.shipped import Shipping, shipped
 from spark_cep.shipping import prepare
 from spark_cep.shipping.source import Source, source_of
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 def match_pattern(  # noqa: PLR0913 - the public signature
     df: DataFrame,
-    pattern: Pattern,
+    pattern: Pattern | RowPattern,
     *,
     order_by: str | Column | Sequence[str | Column] | None = None,
     partition_by: str | Sequence[str] | None = None,
@@ -54,13 +56,22 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     shed: Any = None,
     limits: Limits | None = None,
 ) -> DataFrame:
-    """The matches of an event pattern in the rows of `df`.
+    """The matches of a pattern in the rows of `df`.
 
-    One row for each match: the partition columns, a struct for each positive variable (an array
-    of structs for a Kleene variable, NULL for one that the match leaves unfilled), `match_start`
-    and `match_end`. `measures` gives expressions over the variables instead of the structs,
-    `rows="all"` one row for each matched event.
+    Of an event pattern one row for each match: the partition columns, a struct for each positive
+    variable (an array of structs for a Kleene variable, NULL for one that the match leaves
+    unfilled), `match_start` and `match_end`. `measures` gives expressions over the variables
+    instead of the structs, `rows="all"` one row for each matched event.
+
+    Of a row pattern what MATCH_RECOGNIZE gives: the partition columns and the measures; with
+    `rows="all"` and its forms a row for each matched row, all its columns included.
     """
+    if isinstance(pattern, RowPattern):
+        row_options = check_row_options(
+            rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
+            after_match=after_match, remotes=remotes, shed=shed,
+        )  # fmt: skip
+        return matched_rows(source_of(df), pattern, row_options, (order_by, partition_by))
     pattern = check_pattern(pattern)
     options = check_options(
         rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,

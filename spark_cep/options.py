@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from spark_cep.adapt import adaptation
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.pattern import Pattern
-from spark_cep.plans import Wish, wish
+from spark_cep.plans import RowPlan, Wish, row_plan, wish
 from spark_cep.statistics import Statistics
 from spark_cep.udfs.program import Adaptation, Limits
 
+if TYPE_CHECKING:
+    from spark_cep.udfs.rows.program import Rows as RowsOfRows
+
 Rows = Literal["one", "all"]
+_ROWS_OF_ROWS: tuple[RowsOfRows, ...] = ("one", "all", "all omit empty", "all with unmatched")
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,17 @@ class Options:
     statistics: Statistics | None
     limits: Limits
     adaptation: Adaptation
+
+
+@dataclass(frozen=True)
+class RowOptions:
+    """The options of a row pattern."""
+
+    rows: RowsOfRows
+    measures: tuple[tuple[str, str], ...]
+    after_match: str | None
+    limits: Limits
+    plan: RowPlan = "auto"
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,8 @@ def check_pattern(pattern: object) -> Pattern:
         return pattern
     raise PatternError(
         f"match_pattern takes a pattern, not {type(pattern).__name__}",
-        hint='build one with seq("a", "b"), all_of(...), any_of(...) or event(...)',
+        hint='build one with seq("a", "b"), all_of(...), any_of(...), event(...) or '
+        'row_pattern("a b+")',
     )
 
 
@@ -69,26 +85,62 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
             f"statistics takes cep.Statistics, not {type(statistics).__name__}",
             hint='statistics=cep.Statistics(rates={"a": 100, "b": 5})',
         )
-    if limits is not None and not isinstance(limits, Limits):
-        raise PatternError(
-            f"limits takes cep.Limits, not {type(limits).__name__}",
-            hint="limits=cep.Limits(partial_matches=1_000_000)",
-        )
     checked = _rows(rows)
     return Options(
         checked,
         _measures(measures, checked),
         wish(plan),
         statistics,
-        limits or Limits(),
+        _limits(limits),
         adaptation(adapt),
+    )
+
+
+def check_row_options(  # noqa: PLR0913 - the options of match_pattern
+    *,
+    rows: object,
+    measures: object,
+    after_match: object,
+    limits: object,
+    plan: object,
+    statistics: object,
+    **unavailable: object,
+) -> RowOptions:
+    """The same for a row pattern."""
+    for name, value in unavailable.items():
+        _refuse_unless_default(name, value)
+    if statistics is not None:
+        raise PlanError(
+            "statistics= is for event patterns",
+            hint="how a row pattern is matched hangs on no numbers; leave it out",
+        )
+    if after_match is not None and not isinstance(after_match, str):
+        raise PatternError(
+            f"after_match takes text, not {type(after_match).__name__}",
+            hint='after_match="SKIP TO NEXT ROW"',
+        )
+    found = next((each for each in _ROWS_OF_ROWS if each == rows), None)
+    if found is None:
+        known = ", ".join(f'"{each}"' for each in _ROWS_OF_ROWS)
+        raise PatternError(f"{rows!r} is no choice of rows", hint=f"row patterns have {known}")
+    return RowOptions(found, _texts(measures), after_match, _limits(limits), row_plan(plan))
+
+
+def _limits(limits: object) -> Limits:
+    if limits is None:
+        return Limits()
+    if isinstance(limits, Limits):
+        return limits
+    raise PatternError(
+        f"limits takes cep.Limits, not {type(limits).__name__}",
+        hint="limits=cep.Limits(partial_matches=1_000_000)",
     )
 
 
 def _rows(rows: object) -> Rows:
     if rows in ("all omit empty", "all with unmatched"):
         raise PatternError(
-            f"rows={rows!r} is for row patterns, which are not available yet",
+            f"rows={rows!r} is for row patterns",
             hint='event patterns have rows="one" and rows="all"',
         )
     if rows not in ("one", "all"):
@@ -102,14 +154,22 @@ def _rows(rows: object) -> Rows:
 def _measures(measures: object, rows: Rows) -> tuple[tuple[str, str], ...] | None:
     if measures is None:
         return None
-    hint = 'measures={"gain": "c.price - a.price"}'
-    if not isinstance(measures, Mapping) or not measures:
-        raise PatternError("measures takes a dict of names to Spark SQL text", hint=hint)
+    found = _texts(measures)
     if rows == "all":
         raise PatternError(
             'rows="all" shows the input\'s rows, and has no place for measures',
             hint="leave one of the two out",
         )
+    return found
+
+
+def _texts(measures: object) -> tuple[tuple[str, str], ...]:
+    """The names and texts of measures, in the user's order."""
+    if measures is None:
+        return ()
+    hint = 'measures={"gain": "c.price - a.price"}'
+    if not isinstance(measures, Mapping) or not measures:
+        raise PatternError("measures takes a dict of names to Spark SQL text", hint=hint)
     for name, text in measures.items():
         if not isinstance(name, str) or not name.strip():
             raise PatternError(f"{name!r} is no name for a measure", hint=hint)
@@ -123,8 +183,11 @@ def _measures(measures: object, rows: Rows) -> tuple[tuple[str, str], ...] | Non
 def _refuse_unless_default(name: str, value: Any) -> None:
     if value is None:
         return
+    if name == "after_match":
+        raise PatternError(
+            "after_match= is for row patterns", hint="event patterns have .consumption(...)"
+        )
     hints = {
-        "after_match": "it is for row patterns; event patterns have .consumption(...)",
         "remotes": "join the remote table to the input before matching",
         "shed": "bound the work with .within(...) and limits=cep.Limits(...)",
     }

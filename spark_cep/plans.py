@@ -15,6 +15,9 @@ from spark_cep.errors import PlanError
 
 Kind = Choice["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
 KINDS: tuple[Kind, ...] = ("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid")
+# How a row pattern is matched: from row to row, or by joins of what stands between its gaps.
+RowPlan = Choice["auto", "walk", "gaps"]
+ROW_PLANS: tuple[RowPlan, ...] = ("auto", "walk", "gaps")
 # A join tree over variable names.
 Names = Union[str, tuple["Names", "Names"]]  # noqa: UP007 - a name in quotes needs Union
 
@@ -103,6 +106,11 @@ def wish(plan: object) -> Wish:
     for kind in KINDS:
         if plan == kind:
             return Wish(kind)
+    if plan in ROW_PLANS:
+        raise PlanError(
+            f"plan={plan!r} is for row patterns",
+            hint="leave it out, or see cep.plans for those of event patterns",
+        )
     names = ", ".join(f'"{kind}"' for kind in KINDS)
     if callable(plan):
         raise PlanError(
@@ -113,6 +121,22 @@ def wish(plan: object) -> Wish:
         f"{plan!r} is no plan",
         hint=f'plan is one of {names}, or an object: cep.plans.chain("c", "b")',
     )
+
+
+def row_plan(plan: object) -> RowPlan:
+    """What `plan=` takes for a row pattern.
+
+    >>> row_plan("gaps")
+    'gaps'
+    """
+    found = next((each for each in ROW_PLANS if plan == each), None)
+    if found is None:
+        raise PlanError(
+            f"{plan!r} is no plan of a row pattern: that plan= is for event patterns",
+            hint='leave it out, or ask for plan="walk", from row to row, or plan="gaps", which '
+            "joins what stands between gaps: r z* b z* m",
+        )
+    return found
 
 
 def _names(names: Sequence[object], what: str) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def shipped(source: Source, asked: Asked) -> Shipping:
     check_groupable(source.df, compiled.partition)
     check_ordered_by_bytes(source.df, compiled.orders)
     texts = [*map(quoted, compiled.partition), *compiled.inferred]
-    keys = _keys(source.df, texts)
+    keys = keys_of(source.df, texts)
     columns = tuple(
         shipment.column(text if key.plain else key.canonical)
         for text, key in zip(texts, keys, strict=True)
@@ -83,7 +83,8 @@ def shipped(source: Source, asked: Asked) -> Shipping:
     return Shipping(compiled, shipment, keys, columns, orders, mask, answer, ansi)
 
 
-def _keys(df: DataFrame, texts: Sequence[str]) -> tuple[Key, ...]:
+def keys_of(df: DataFrame, texts: Sequence[str]) -> tuple[Key, ...]:
+    """Each text as a key."""
     if not texts:
         return ()
     types = df.select(*[F.expr(text).alias(f"k{n}") for n, text in enumerate(texts)]).schema

@@ -28,7 +28,9 @@ _BOOLEAN = (
 _FUNCTIONS = {
     **dict.fromkeys(("upper", "lower", "concat"), _STRING),
     **dict.fromkeys(("isnull", "isnotnull", "exists", "array_contains"), BOOL),
-    "power": DOUBLE,
+    **dict.fromkeys(("power", "round"), DOUBLE),
+    "unix_date": Type("int", 32),
+    "timestampdiff": Type("int", 64),
 }
 
 
@@ -102,6 +104,8 @@ class LocalTyper:
             return self._type(node.this)
         if isinstance(node, exp.DPipe):
             return _STRING
+        if isinstance(node, exp.Window):
+            return self._type(node.this.expressions[0])
         if isinstance(node, exp.Anonymous) and node.name.lower() in _FUNCTIONS:
             return _FUNCTIONS[node.name.lower()]
         raise _Untypable(f"{type(node).__name__} is not known here")

@@ -20,6 +20,7 @@ from spark_cep.compiling.forbidden import column_refusal
 from spark_cep.compiling.names import Names
 from spark_cep.compiling.orders import orders_of
 from spark_cep.compiling.partition_inference import Rules, equality, inferred
+from spark_cep.compiling.partitions import partition_of
 from spark_cep.compiling.problems import Place, Problems
 from spark_cep.compiling.translation import Session
 from spark_cep.compiling.types import is_fixed_zone, name_of
@@ -66,7 +67,7 @@ def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     )
     _check_names(work)
     orders = orders_of(order_by, work.names, typer, work.problems)
-    partition = _partition(partition_by, work)
+    partition = partition_of(partition_by, work.names, work.problems)
     window = _window(work, orders)
     _gather(work)
     _check_columns(work)
@@ -130,34 +131,6 @@ def _check_names(work: _Work) -> None:
         )
     if not work.names.variables:
         work.problems.add("the pattern is empty", hint='name events: seq("a", "b")')
-
-
-def _partition(partition_by: Any, work: _Work) -> tuple[str, ...]:
-    given = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
-    found = []
-    for name in given:
-        if not isinstance(name, str):
-            work.problems.add(
-                f"partition_by takes column names, not {type(name).__name__}",
-                hint='partition_by="venue" or partition_by=["venue", "currency"]; compute other '
-                "keys as columns first",
-            )
-            continue
-        bare = name.strip()
-        if len(bare) > 1 and bare[0] == bare[-1] == "`":
-            bare = bare[1:-1].replace("``", "`")
-        before = len(work.problems.found)
-        column = work.names.column(bare, Place.whole(name), work.problems)
-        if column is not None and column.name not in found:
-            found.append(column.name)
-        elif len(work.problems.found) > before:
-            _say_partition_by(work.problems)
-    return tuple(found)
-
-
-def _say_partition_by(problems: Problems) -> None:
-    last = problems.found.pop()
-    problems.add(f"partition_by: {last.message}", last.place, hint=last.hint)
 
 
 def _window(work: _Work, orders: Sequence[OrderBy]) -> Window | None:

@@ -1,7 +1,8 @@
 """order_by: columns, or texts such as "ts" and "price DESC NULLS LAST".
 
-The first one is the event time. Event patterns need it ascending and of a type that has
-distances, because windows and the places where a NOT looks are measured in it.
+The first one is the event time. Event patterns, and windows anywhere, need it ascending and of a
+type that has distances, because windows and the places where a NOT looks are measured in it. Row
+patterns without a window only need an order, and without one take rows as they come.
 """
 
 from __future__ import annotations
@@ -31,19 +32,39 @@ _HINT = 'order_by="ts", or several columns: order_by=["ts", "id DESC"]'
 
 def orders_of(order_by: Any, names: Names, typer: Typer, problems: Problems) -> tuple[OrderBy, ...]:
     """The order columns; those that are wrong become problems."""
-    given = [order_by] if isinstance(order_by, str) or not _is_list(order_by) else list(order_by)
-    if order_by is None or not given:
+    given = _listed(order_by)
+    if not given:
         problems.add("order_by is missing: a pattern needs an order of the rows", hint=_HINT)
         return ()
+    return _orders(given, names, typer, problems, timed=True)
+
+
+def row_orders_of(
+    order_by: Any, names: Names, typer: Typer, problems: Problems, *, timed: bool
+) -> tuple[OrderBy, ...]:
+    """The same for a row pattern. `timed`: it has a window."""
+    given = _listed(order_by)
+    if not given and timed:
+        problems.add("order_by is missing: WITHIN needs an event time", hint=_HINT)
+        return ()
+    return _orders(given, names, typer, problems, timed=timed)
+
+
+def _listed(order_by: Any) -> list[Any]:
+    if order_by is None:
+        return []
+    is_one = isinstance(order_by, str) or not isinstance(order_by, Sequence)
+    return [order_by] if is_one else list(order_by)
+
+
+def _orders(
+    given: Sequence[Any], names: Names, typer: Typer, problems: Problems, *, timed: bool
+) -> tuple[OrderBy, ...]:
     found = [_order(each, names, typer, problems) for each in given]
     orders = tuple(each for each in found if each is not None)
-    if len(orders) == len(found):
+    if timed and len(orders) == len(found):
         _check_event_time(orders[0], given[0], problems)
     return orders
-
-
-def _is_list(order_by: object) -> bool:
-    return isinstance(order_by, Sequence)
 
 
 def _order(given: Any, names: Names, typer: Typer, problems: Problems) -> OrderBy | None:

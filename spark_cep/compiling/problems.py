@@ -16,6 +16,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+class Excerpt(str):
+    """A text that was cut out of a larger one, and is shown there: part of a query, for example.
+    What is derived from it (`strip`, slices) is a plain text again and is shown by itself."""
+
+    whole: str
+    offset: int
+
+    def __new__(cls, whole: str, start: int, end: int) -> Excerpt:
+        return cls._of(whole[start:end], whole, start)
+
+    @classmethod
+    def altered(cls, text: str, whole: str) -> Excerpt:
+        """A text of the same length as the one that it stands for."""
+        return cls._of(text, whole, 0)
+
+    @classmethod
+    def _of(cls, text: str, whole: str, offset: int) -> Excerpt:
+        found = super().__new__(cls, text)
+        found.whole, found.offset = whole, offset
+        return found
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Where it was cut from is of no use in a worker.
+        return str, (str(self),)
+
+
 @dataclass(frozen=True)
 class Place:
     """Characters [start, end) of a text that the user wrote."""
@@ -27,6 +53,18 @@ class Place:
     @classmethod
     def whole(cls, text: str) -> Place:
         return cls(text, 0, len(text))
+
+    def outermost(self) -> Place:
+        """The same place in the text that an excerpt was cut from.
+
+        >>> print(Place(Excerpt("PATTERN (a b)", 9, 12), 2, 3).outermost().drawing())
+        PATTERN (a b)
+                   ^
+        """
+        if not isinstance(self.text, Excerpt):
+            return self
+        offset = self.text.offset
+        return Place(self.text.whole, offset + self.start, offset + self.end).outermost()
 
     def line_and_column(self) -> tuple[int, int]:
         """Both counted from 1."""
@@ -60,17 +98,20 @@ class Problem:
         """The message with its place, without the hint."""
         if self.place is None:
             return self.message
-        line, column = self.place.line_and_column()
-        drawing = "\n".join(f"    {row}" for row in self.place.drawing().split("\n"))
+        place = self.place.outermost()
+        line, column = place.line_and_column()
+        drawing = "\n".join(f"    {row}" for row in place.drawing().split("\n"))
         return f"{self.message}\n  at line {line}, column {column}:\n{drawing}"
 
     def details(self) -> dict[str, object]:
-        line, column = self.place.line_and_column() if self.place else (None, None)
+        place = self.place.outermost() if self.place else None
+        line, column = place.line_and_column() if place else (None, None)
         return {
             "message": self.message,
             "line": line,
             "column": column,
-            "text": self.place.text if self.place else None,
+            "length": self.place.end - self.place.start if self.place else None,
+            "text": place.text if place else None,
             "hint": self.hint,
         }
 
@@ -93,9 +134,10 @@ class Problems:
 
     def raise_if_any(self) -> None:
         if self.found:
-            raise self._error()
+            raise self.error()
 
-    def _error(self) -> PatternError:
+    def error(self) -> PatternError:
+        """All problems as one error; there must be some."""
         details: dict[str, object] = {"problems": [p.details() for p in self.found]}
         if len(self.found) == 1:
             only = self.found[0]

@@ -76,7 +76,11 @@ class Translation:
             arguments = tuple(self.build(each, guards) for each in node.expressions)
             return UserCall(function.name, function.function, arguments, function.returns)
         if not self.conjunct.names_anything(node):
-            return self._fixed(node)
+            return self.fixed(node)
+        return self.by_rule(node, guards)
+
+    def by_rule(self, node: exp.Expr, guards: Guards) -> Expression:
+        """What the engine computes of it, its operands translated one by one."""
         rule = _RULES.get(type(node))
         if rule is None:
             raise Inexact(f"{self.described(node)} over several variables")
@@ -116,7 +120,8 @@ class Translation:
             )
         return replace(hoisted, type=result, reading=how)
 
-    def _fixed(self, node: exp.Expr) -> Expression:
+    def fixed(self, node: exp.Expr) -> Expression:
+        """A part without names."""
         text = self.conjunct.parsed.cut(node)
         names = {name for name, _ in self.conjunct.parsed.calls(node)}
         if names & _NOW or any(node.find_all(*_NOW_NODES)):

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 _LABEL_CELLS = 60
 # A tree NFA has up to 2^n joins.
 _SHOWN_JOINS = 12
+# What a row pattern's matcher counts.
+_ROWS = (
+    ("rows", "rows"),
+    ("partitions", "partitions"),
+    ("matches", "matches"),
+    ("empty_matches", "empty ones among them"),
+    ("unmatched_rows", "unmatched rows shown"),
+    ("steps", "steps of the matcher"),
+    ("memo_hits", "ways not gone again"),
+    ("asked", "conditions tested one by one in Python"),
+)
 # A bucket swaps plans for itself; many buckets swap the same way.
 _SHOWN_SWAPS = 10
 # What reasons of swaps do not say of themselves.
@@ -53,7 +64,10 @@ class Table:
 
 
 def tables(facts: Facts, counts: Counts) -> tuple[Table, ...]:
-    """Estimated and measured: the work, the candidates, the selectivities, the joins."""
+    """Estimated and measured: the work, the candidates, the selectivities, the joins. Nothing is
+    estimated of a row pattern."""
+    if facts.get("kind") == "row pattern":
+        return (Table("Work", tuple(Row(says, None, counts.get(name, 0)) for name, says in _ROWS)),)
     every = _joins(facts, counts)
     return (
         Table("Work", tuple(_work(facts, counts))),

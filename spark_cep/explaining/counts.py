@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spark_cep.udfs.output import METRICS, PEAKS, TOTALS
+from spark_cep.udfs.rows.output import METRICS as ROW_METRICS
 
 Counts = Mapping[str, Any]
 
@@ -22,7 +23,8 @@ def from_text(text: str) -> Counts:
 
 
 def merged(counts: Iterable[Counts]) -> dict[str, Any]:
-    """One for many, with every key.
+    """One for many, with every key; those that only row patterns have are there if one of them
+    has it.
 
     >>> found = merged([{"pairs": 2, "nodes": {"0:0": [2, 1]}}, {"nodes": {"0:0": [3, 3]}}])
     >>> found["pairs"], found["matches"], found["nodes"], found["swaps"]
@@ -33,6 +35,9 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
         name: _folded(name, [int(each.get(name, 0)) for each in every])
         for name in (*METRICS, *TOTALS)
     }
+    for name in ROW_METRICS:
+        if name not in numbers and any(name in each for each in every):
+            numbers[name] = sum(int(each.get(name, 0)) for each in every)
     candidates = _added([_paired(each.get("candidates", {})) for each in every])
     return {
         **numbers,
@@ -46,10 +51,13 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
     }
 
 
-def shown(counts: Counts) -> dict[str, int]:
-    """The numbers that `cep.metrics` gives, of merged counts."""
+def shown(counts: Counts, *, of_rows: bool = False) -> dict[str, int]:
+    """The numbers that `cep.metrics` gives, of merged counts. `of_rows`: of row patterns only."""
+    rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
+    if of_rows:
+        return rows
     numbers = {name: int(counts[name]) for name in (*METRICS, *TOTALS)}
-    return {**numbers, "plan_swaps": len(counts["swaps"])}
+    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows}
 
 
 def _moment(text: str) -> tuple[float, str]:

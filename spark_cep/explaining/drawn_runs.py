@@ -52,6 +52,8 @@ def _drawn(part: Mapping[str, Any], facts: Facts) -> _Piece:
         return _piece(Variable(part["variable"], "take ").box(facts, NARROW_CELLS))
     if kind == "not":
         return _piece(Variable(part["variable"], "NOT ", "not").box(facts, NARROW_CELLS))
+    if kind == "mark":
+        return _piece(box([part["text"]], "state"))
     pieces = [_drawn(each, facts) for each in part["parts"]]
     if kind == "seq":
         return _down(pieces)

@@ -33,8 +33,11 @@ def metrics(df: DataFrame) -> dict[str, Any]:
     only the part that was read, or nothing. For a DataFrame made of several answers the counts
     are added up.
     """
-    found = [details(record) for record in records_of(df)]
-    return {**shown(merged(found)), "complete": all(each["complete"] for each in found)}
+    records = records_of(df)
+    found = [details(record) for record in records]
+    of_rows = all(record.plan.facts.get("kind") == "row pattern" for record in records)
+    numbers = shown(merged(found), of_rows=of_rows)
+    return {**numbers, "complete": all(each["complete"] for each in found)}
 
 
 def observed(df: DataFrame, observation: Observation) -> DataFrame:

@@ -80,7 +80,7 @@ def _before(facts: Facts) -> Iterator[tuple[str, str]]:
 
 def _engine(facts: Facts) -> Iterator[tuple[str, str]]:
     yield from _listed("tests", facts["engine"]["conditions"])
-    yield "limits", ", ".join(f"{k} {v:,}" for k, v in facts["limits"].items() if v)
+    yield "limits", ", ".join(f"{k} {v:,}" for k, v in facts["limits"].items() if v) or "none"
     yield "adapts", facts["adaptation"]
 
 

@@ -134,6 +134,19 @@ _SIMPLE: dict[type[T.DataType], Type] = {
 }
 
 
+def data_type_of(type_: Type) -> T.DataType:
+    """The Spark type of what the engine computes.
+
+    >>> data_type_of(Type("decimal", precision=10, scale=2))
+    DecimalType(10,2)
+    """
+    if type_.kind == "decimal":
+        return T.DecimalType(type_.precision, type_.scale)
+    if type_.kind == "interval":
+        return T.DayTimeIntervalType()
+    return next(kind() for kind, known in _SIMPLE.items() if known == type_)
+
+
 def _is_binary(data_type: T.StringType) -> bool:
     return getattr(data_type, "collation", "UTF8_BINARY") == "UTF8_BINARY"
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.output import Output
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.rows.output import RowOutput
+    from spark_cep.udfs.rows.program import RowProgram
 
 Entry = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
@@ -23,21 +25,41 @@ def entry(program: Program, output: Output, answered: pa.Schema, name: str) -> E
     an empty bucket has no batch to take types from, and still reports that it was looked at."""
 
     def match_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext  # noqa: PLC0415
-
         from spark_cep.udfs.worker import run  # noqa: PLC0415
 
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
-        is_empty = True
-        for batch in run(program, output, batches, partition):
-            is_empty = False
-            yield batch
-        if is_empty:
-            yield nothing(answered)
+        yield from _or_nothing(run(program, output, batches, _partition()), answered)
 
     match_bucket.__name__ = match_bucket.__qualname__ = name
     return match_bucket
+
+
+def row_entry(program: RowProgram, output: RowOutput, answered: pa.Schema, name: str) -> Entry:
+    """The same for a row pattern."""
+
+    def match_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_cep.udfs.rows.worker import run  # noqa: PLC0415
+
+        yield from _or_nothing(run(program, output, batches, _partition()), answered)
+
+    match_bucket.__name__ = match_bucket.__qualname__ = name
+    return match_bucket
+
+
+def _partition() -> int:
+    """The number of the bucket."""
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _or_nothing(found: Iterator[pa.RecordBatch], answered: pa.Schema) -> Iterator[pa.RecordBatch]:
+    is_empty = True
+    for batch in found:
+        is_empty = False
+        yield batch
+    if is_empty:
+        yield nothing(answered)
 
 
 def nothing(answered: pa.Schema) -> pa.RecordBatch:

@@ -1,0 +1,102 @@
+"""Row patterns as immutable values: PATTERN, DEFINE and SUBSET of SQL's MATCH_RECOGNIZE.
+
+The text of the pattern is read when it is built, so a mistake in it is told at once; DEFINE needs
+the columns of the input and is read with them. Every text may be a `problems.Excerpt` of a query:
+then messages point into the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar, Union
+
+from spark_cep.compiling.problems import Problems
+from spark_cep.compiling.rows.grammar import PatternNode, parse_pattern
+from spark_cep.compiling.rows.variables import RowVariables, check_defined, named, with_subsets
+from spark_cep.errors import PatternError
+from spark_cep.pattern import Within
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+Condition = Union[str, "Column"]
+_T = TypeVar("_T")
+_EXAMPLE = (
+    'row_pattern("strt down+ up+", define={"down": "price < PREV(price)", '
+    '"up": "price > PREV(price)"})'
+)
+
+
+@dataclass(frozen=True)
+class RowPattern:
+    """`text` and `root`: the pattern. `define`: (variable, condition), in the order given."""
+
+    text: str
+    root: PatternNode
+    variables: RowVariables
+    define: tuple[tuple[str, Condition], ...] = ()
+    window: Within | None = None
+
+    def within(self, duration: str | timedelta | float) -> RowPattern:
+        """Each row's event time is at most so much after that of the match's first row."""
+        return replace(self, window=Within(duration))
+
+
+def row_pattern(
+    pattern: str,
+    define: Mapping[str, Condition] | Iterable[tuple[str, Condition]] | None = None,
+    subset: Mapping[str, Sequence[str]] | Iterable[tuple[str, Sequence[str]]] | None = None,
+) -> RowPattern:
+    """A pattern of adjacent rows, as in MATCH_RECOGNIZE.
+
+    `define` gives the condition of a variable; a variable without one is any row. `subset` gives
+    names to several variables together.
+
+    >>> row_pattern("strt down+", define={"DOWN": "price < PREV(price)"}).variables.names
+    ('strt', 'down')
+    """
+    if not isinstance(pattern, str):
+        raise PatternError(
+            f"row_pattern takes the text of a pattern, not {type(pattern).__name__}", hint=_EXAMPLE
+        )
+    root = parse_pattern(pattern)
+    problems = Problems()
+    subsets = [(name, _members(name, members)) for name, members in _pairs(subset, "subset")]
+    variables = with_subsets(named(root), subsets, problems)
+    conditions = tuple((name, _condition(name, each)) for name, each in _pairs(define, "define"))
+    check_defined([name for name, _ in conditions], variables, problems)
+    problems.raise_if_any()
+    return RowPattern(pattern, root, variables, conditions)
+
+
+def _pairs(
+    given: Mapping[str, _T] | Iterable[tuple[str, _T]] | None, what: str
+) -> list[tuple[str, _T]]:
+    pairs = list(given.items() if isinstance(given, Mapping) else given or ())
+    for name, _ in pairs:
+        if not isinstance(name, str):
+            raise PatternError(
+                f"{what}= has a key that is no name: {name!r}", hint=f"for example {_EXAMPLE}"
+            )
+    return pairs
+
+
+def _members(name: str, members: object) -> tuple[str, ...]:
+    found = (members,) if isinstance(members, str) else members
+    if isinstance(found, Sequence) and all(isinstance(each, str) for each in found):
+        return tuple(found)
+    raise PatternError(
+        f"the subset {name} takes names of variables", hint='subset={"u": ["down", "up"]}'
+    )
+
+
+def _condition(name: str, condition: Condition) -> Condition:
+    is_column = any(each.__name__ == "Column" for each in type(condition).__mro__)
+    if isinstance(condition, str) or is_column:
+        return condition
+    raise PatternError(
+        f"the condition of {name} is a {type(condition).__name__}, not Spark SQL text",
+        hint=f"for example {_EXAMPLE}",
+    )

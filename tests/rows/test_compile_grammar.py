@@ -1,0 +1,153 @@
+"""The text of PATTERN: what it means, and what is said where it means nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_cep.compiling.problems import Excerpt
+from spark_cep.compiling.rows.grammar import PatternNode, parse_pattern, text_of
+from spark_cep.errors import PatternError
+from spark_cep.row_patterns import row_pattern
+from tests.rows.compiling import marked
+
+
+def short(node: PatternNode) -> str:
+    """A tree without places: `(a b)` is a sequence, `[a b]` alternatives, `<a b>` any order."""
+    inner = " ".join(short(part) for part in node.parts)
+    if node.kind == "repeat":
+        high = "" if node.high is None else node.high
+        return f"{inner}{{{node.low},{high}}}{'' if node.greedy else '?'}"
+    marks = {
+        "variable": node.name,
+        "concat": f"({inner})",
+        "alternate": f"[{inner}]",
+        "permute": f"<{inner}>",
+        "exclude": f"-{inner}-",
+        "empty": "()",
+        "start": "^",
+        "end": "$",
+    }
+    return marks[node.kind]
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("a", "a"),
+        ("a b c", "(a b c)"),
+        ("a | b c | d", "[a (b c) d]"),
+        ("(a | b) c", "([a b] c)"),
+        ("a+ b* c?", "(a{1,} b{0,} c{0,1})"),
+        ("a+? b*? c??", "(a{1,}? b{0,}? c{0,1}?)"),
+        ("a{2} b{2,} c{,3} d{2,3} e{,}", "(a{2,2} b{2,} c{0,3} d{2,3} e{0,})"),
+        ("a{2}? b{0,1}?", "(a{2,2}? b{0,1}?)"),
+        ("(a b)+", "(a b){1,}"),
+        ("((a))", "a"),
+        ("()", "()"),
+        ("a | ()", "[a ()]"),
+        ("^ a $", "(^ a $)"),
+        ("^* $+ ()*", "(^{0,} ${1,} (){0,})"),
+        ("{- a b -}+ c", "(-(a b)-{1,} c)"),
+        ("{-a-}", "-a-"),
+        ("PERMUTE(a, b c, d+)", "<a (b c) d{1,}>"),
+        ("permute (a, PERMUTE(b, c))", "<a <b c>>"),
+        ("permute b", "(permute b)"),
+        ('"!" `a b` "say ""x""" ', '(! a b say "x")'),
+        ("a /* not b */ -- nor c\n d", "(a d)"),
+        ("größe {- _x1 -}", "(größe -_x1-)"),
+    ],
+)
+def test_a_pattern_is_read_as_the_standard_has_it(text: str, tree: str) -> None:
+    assert short(parse_pattern(text)) == tree
+
+
+def test_every_part_knows_its_place() -> None:
+    text = "x  (a | b+ )+  {- c -}"
+    tree = parse_pattern(text)
+    assert [text_of(text, part) for part in tree.parts] == ["x", "(a | b+ )+", "{- c -}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at", "hint"),
+    [
+        ("", "the pattern is empty", None, "name variables"),
+        ("  ", "the pattern is empty", "  ", "name variables"),
+        ("a |", "something is missing after |", "|", "() matches no row"),
+        ("| a", "| was not expected here", "| a", "() matches no row"),
+        ("a b)", ") was not expected here", ")", "no ( stands before it"),
+        ("a -} b", "-} was not expected here", "-} b", "no {- stands before it"),
+        ("(a | ) b", ") was not expected here", ") b", "() matches no row"),
+        ("(a b", "this ( is not closed", "(a b", "write the )"),
+        ("{- a b", "this {- is not closed", "{- a b", "write the -}"),
+        ("(a {- b )", ") was not expected here", ")", None),
+        ("a{3,2}", "can never be met: at least 3, at most 2", "{3,2}", "{2,3}"),
+        ("a{0}", "asks for nothing", "{0}", "at least 1"),
+        ("a{,0}", "asks for nothing", "{,0}", "at least 1"),
+        ("a{0,0}", "asks for nothing", "{0,0}", "at least 1"),
+        ("a{}", "this quantifier cannot be read", "{}", "{2,4}"),
+        ("a{2", "this quantifier cannot be read", "{2", "{2,4}"),
+        ("a{b}", "this quantifier cannot be read", "{b}", "{2,4}"),
+        ("+ a", "+ was not expected here", "+ a", "behind what it repeats"),
+        ("a | *", "* was not expected here", "*", "behind what it repeats"),
+        ("a+* b", "a+ has a quantifier already", "* b", "(a+)*"),
+        ("a{2}{3}", "a{2} has a quantifier already", "{3}", "(a{2}){n}"),
+        ("a, b", ", was not expected here", ", b", "PERMUTE(a, b)"),
+        ("PERMUTE()", ") was not expected here", ")", "() matches no row"),
+        ("PERMUTE(a, )", ") was not expected here", ")", "() matches no row"),
+        ("a 'b'", "a string is no variable", "'b'", "backticks"),
+        ("a `b", "this quote has no end", "`b", "backticks"),
+        ("a & b", "'&' has no place in a pattern", "& b", "{n,m}"),
+        ("a.b", "'.' has no place in a pattern", ".b", "{n,m}"),
+        ("2a", "2 was not expected here", "2a", "made of names"),
+        ("(" * 101 + "a" + ")" * 101, "nested more than 100 levels deep", None, "quantifiers"),
+    ],
+)
+def test_what_is_no_pattern_is_refused(
+    text: str, message: str, at: str | None, hint: str | None
+) -> None:
+    with pytest.raises(PatternError) as raised:
+        parse_pattern(text)
+    (problem,) = raised.value.details["problems"]  # type: ignore[misc]
+    assert message in problem["message"]
+    if at is not None:
+        assert marked(problem) == at
+    if hint is not None:
+        assert hint in problem["hint"]
+
+
+def test_a_pattern_that_was_cut_from_a_query_is_shown_there() -> None:
+    query = "SELECT * FROM t MATCH_RECOGNIZE (\n  PATTERN (a b{3,2})\n  DEFINE b AS TRUE)"
+    start = query.index("a b{")
+    with pytest.raises(PatternError) as raised:
+        row_pattern(Excerpt(query, start, query.index(")", start)))
+    assert "line 2, column 15" in raised.value.message
+    assert "  PATTERN (a b{3,2})\n" in raised.value.message
+
+
+NAMES = st.sampled_from(["a", "b", "C", "`x y`"])
+
+
+def written(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    quantifiers = st.sampled_from(["", "+", "*?", "?", "{2}", "{1,3}?", "{,2}", "{,}"])
+    return st.one_of(
+        st.lists(parts, min_size=2, max_size=3).map(lambda each: f"({' '.join(each)})"),
+        st.lists(parts, min_size=2, max_size=3).map(lambda each: f"({' | '.join(each)})"),
+        st.lists(parts, min_size=1, max_size=3).map(lambda each: f"PERMUTE({', '.join(each)})"),
+        parts.map(lambda each: f"{{- {each} -}}"),
+        st.tuples(parts, quantifiers).map(lambda each: f"({each[0]}){each[1]}"),
+    )
+
+
+@given(st.recursive(NAMES, written, max_leaves=8))
+def test_a_part_read_by_itself_is_the_same_part(text: str) -> None:
+    def without_places(node: PatternNode) -> str:
+        return short(node)
+
+    def check(node: PatternNode) -> None:
+        assert without_places(parse_pattern(text_of(text, node))) == without_places(node)
+        for part in node.parts:
+            check(part)
+
+    check(parse_pattern(text))

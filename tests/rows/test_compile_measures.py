@@ -1,0 +1,119 @@
+"""MEASURES: what the engine reads for them, and what Spark makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_cep.compiling.rows.compiled import reading_name
+from spark_cep.udfs.expressions import Type
+from tests.compiling import COLUMNS
+from tests.fake_typer import LocalTyper
+from tests.rows.compiling import Result, compiled
+
+
+class Typer(LocalTyper):
+    """Takes functions that it does not know for ones that give something."""
+
+    def _answer(self, expression: object) -> Type | str:
+        found = super()._answer(expression)
+        return Type("other") if isinstance(found, str) and "not known here" in found else found
+
+
+def measured(text: str, rows: str = "all", pattern: str = "a b+ c") -> Result:
+    return compiled(
+        pattern,
+        measures={"m": text},
+        subset={"u": ["a", "b"], "w": ["a", "c"]},
+        rows=rows,
+        typer=Typer(COLUMNS),
+    )
+
+
+def short(text: str, rows: str = "all") -> str:
+    """The measure with its readings in the places of their names."""
+    found = measured(text, rows)
+    sql = found.compiled.measures[0].sql
+    for number, reading in reversed(list(enumerate(found.readings()))):
+        sql = sql.replace(reading_name(number), f"<{reading}>")
+    return sql
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("price", "<last(*)[`price`]>"),
+        ("b.price", "<last(b)[`price`]>"),
+        ("RUNNING LAST(price, 2)", "<last(*-2)[`price`]>"),
+        ("FINAL LAST(w.price)", "<!last(a|c)[`price`]>"),
+        ("FIRST(price)", "<first(*)[`price`]>"),
+        ("PREV(price, 2)", "<last(*)-2[`price`]>"),
+        ("NEXT(FINAL FIRST(a.price, 1))", "<!first(a+1)+1[`price`]>"),
+        ("LAST(b.price) - FIRST(b.price)", "<last(b)[`price`]> - <first(b)[`price`]>"),
+        ("upper(PREV(name))", "upper(<last(*)-1[`name`]>)"),
+        ("PREV(upper(name))", "<last(*)-1[upper(`name`)]>"),
+        ("addr.city", "<last(*)[`addr`]>.city"),
+        ("b.addr.city", "<last(b)[`addr`]>.city"),
+        ("FIRST(a.qty) IN (300, LAST(a.qty))", "<first(a)[`qty`]> IN (300, <last(a)[`qty`]>)"),
+        ("'foo'", "'foo'"),
+        ("MATCH_NUMBER() + match_number()", "<match number> + <match number>"),
+        ("CLASSIFIER()", "<label last(*)>"),
+        ("NEXT(classifier(u))", "<label last(a|b)+1>"),
+        ("count(*)", "<count(*: )>"),
+        ("count(b.*) + count(u) + count()", "<count(b: )> + <count(a|b: )> + <count(*: )>"),
+        ("FINAL sum(b.price) / 2", "<!sum(b: `price`)> / 2"),
+        ("min(DISTINCT price)", "<min(*: distinct `price`)>"),
+        ("any_value(b.price)", "<first(b)[`price`]>"),
+        ("collect_list(price + 1)", "(array_compact(<list(*: `price` + 1)>))"),
+        (
+            "LAST(name || CLASSIFIER())",
+            "CASE WHEN <last(*)[there is]> THEN <last(*)[`name`]> || <label last(*)> END",
+        ),
+        (
+            "collect_list(b.name || lower(CLASSIFIER(b)))",
+            "(array_compact(transform(<list(b: )>, (__cep_n, __cep_i) -> (get(<list(b: `name`)>, "
+            "__cep_i) || lower(get(<list(b: )>, __cep_i))))))",
+        ),
+    ],
+)  # fmt: skip
+def test_the_engine_reads_and_spark_computes(text: str, found: str) -> None:
+    assert short(text) == found
+
+
+def test_one_row_per_match_looks_back_from_its_end() -> None:
+    assert short("price - FIRST(a.price)", "one") == "<!last(*)[`price`]> - <!first(a)[`price`]>"
+    assert short("sum(price)", "one") == "<!sum(*: `price`)>"
+
+
+def test_rows_of_no_match_have_no_measures() -> None:
+    assert short("1", "all with unmatched") == "CASE WHEN <match number> IS NOT NULL THEN 1 END"
+
+
+def test_what_two_measures_read_is_read_once() -> None:
+    found = compiled("a b", measures={"x": "LAST(b.price)", "y": "b.price + 1"}, rows="one")
+    assert found.readings() == ["!last(b)[`price`]"]
+
+
+def test_a_reading_keeps_the_type_of_its_column() -> None:
+    found = measured("max(amount) + sum(amount)").compiled.readings
+    assert [each.source is None for each in found] == [False, True]
+    assert found[1].expression.type == Type("decimal", precision=20, scale=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "shipped"),
+    [
+        ("LAST(CAST(b.name AS INT))", "CASE WHEN ((`price` > 3)) THEN CAST(`name` AS INT) END"),
+        ("max(CAST(b.name AS INT))", "CASE WHEN ((`price` > 3)) THEN CAST(`name` AS INT) END"),
+        ("array_size(collect_list(1 / b.qty))", "CASE WHEN ((`price` > 3)) THEN 1 / `qty` END"),
+        ("LAST(CAST(name AS INT))", "CAST(`name` AS INT)"),
+        ("CAST(LAST(b.name) AS INT)", "`name`"),
+    ],
+)
+def test_what_fails_on_other_rows_is_computed_on_the_rows_of_its_variable(
+    text: str, shipped: str
+) -> None:
+    found = compiled(
+        "a b", define={"b": "price > 3 AND price > PREV(price)"}, measures={"m": text},
+        typer=Typer(COLUMNS),
+    )  # fmt: skip
+    assert shipped in found.shipment.texts
