@@ -1,1 +1,27 @@
-"""SQL and SASE front ends."""
+"""SQL and SASE front ends.
+
+This package is also the function: `cep.sql(spark, text)`. A function of that name in `spark_cep`
+would be hidden as soon as somebody imports this package, so the package can be called.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class _Callable(ModuleType):
+    def __call__(
+        self, spark: SparkSession, text: str, /, args: Any = None, **kwargs: Any
+    ) -> DataFrame:
+        """`spark.sql` that takes MATCH_RECOGNIZE; see `spark_cep.sql.session.sql`."""
+        from spark_cep.sql.session import sql  # noqa: PLC0415 - it imports pyspark
+
+        return sql(spark, text, args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -25,6 +25,15 @@ def test_the_stolen_cards_are_found(spark: SparkSession) -> None:
     assert sorted({row["card"] for row in matches.collect()}) == STOLEN
 
 
+def test_the_same_is_found_in_every_language(spark: SparkSession) -> None:
+    payments = demo.generate(spark, ROWS)
+    found = demo.find_fraud(payments).select("card", "tried", "taken")
+    expected = sorted(map(tuple, found.collect()))
+    in_sase = demo.in_sase(payments).select("card", "d.amount", "e.amount")
+    assert sorted(map(tuple, in_sase.collect())) == expected
+    assert sorted(map(tuple, demo.in_sql(payments).collect())) == expected
+
+
 def test_as_many_rows_are_generated_as_asked(spark: SparkSession) -> None:
     assert demo.generate(spark, 4_321).count() == 4_321
 
@@ -37,3 +46,4 @@ def test_the_command_prints_json_and_nothing_else() -> None:
     answer = json.loads(done.stdout)
     assert answer["rows"] == ROWS
     assert sorted({match["card"] for match in answer["matches"]}) == STOLEN
+    assert answer["same"] == {"SASE": len(answer["matches"]), "SQL": len(answer["matches"])}

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+LONGEST_DIP = timedelta(hours=2)
 
 pytestmark = pytest.mark.spark
 
@@ -54,3 +55,50 @@ def test_the_rising_stocks_are_those_of_a_plain_loop(spark: SparkSession) -> Non
     found = example.main(spark).select("msft", "goog", "aapl").collect()
     assert sorted(tuple(row) for row in found) == expected
     assert expected
+
+
+def test_the_dips_are_those_of_a_plain_loop(spark: SparkSession) -> None:
+    example = load("v_shapes")
+    session = spark.newSession()  # the example installs MATCH_RECOGNIZE
+    rows = example.prices(session).orderBy("symbol", "at").collect()
+    expected = []
+    for symbol, name in example.NAMES.items():
+        of = [row for row in rows if row.symbol == symbol]
+        at = 0
+        while at < len(of):
+            end = dip(of, at)
+            if end is not None:
+                expected.append((name, of[at].at, of[end].at, of[at].price))
+            at = at + 1 if end is None else end
+    found = example.main(session).select("name", "since", "till", "before").collect()
+    assert sorted(map(tuple, found)) == sorted(expected)
+    assert expected
+
+
+def dip(rows: list[Row], start: int) -> int | None:
+    """Where a dip that begins at `start` ends. Each way is forced: prices fall, then they rise."""
+    top, bottom = rows[start].price, start
+    while bottom + 1 < len(rows) and rows[bottom + 1].price < rows[bottom].price:
+        bottom += 1
+    for end in range(bottom + 1, len(rows)):
+        if rows[end].price <= rows[end - 1].price or rows[end].at - rows[start].at > LONGEST_DIP:
+            return None
+        if rows[end].price >= top:
+            return end if bottom > start and rows[bottom].price <= 0.9 * top else None
+    return None
+
+
+def test_a_session_ends_where_a_pause_is_longer_than_half_an_hour(spark: SparkSession) -> None:
+    example = load("sessions")
+    expected = []
+    of: dict[int, list[Row]] = {}
+    for row in example.clicks(spark).orderBy("visitor", "at").collect():
+        of.setdefault(row.visitor, []).append(row)
+    for visitor, rows in of.items():
+        session = click = 0
+        for before, row in zip([None, *rows], rows, strict=False):
+            starts = before is None or row.at - before.at > timedelta(minutes=30)
+            session, click = (session + 1, 1) if starts else (session, click + 1)
+            expected.append((visitor, row.at, session, click, row.page))
+    found = example.main(spark).select("visitor", "at", "session", "click", "page").collect()
+    assert sorted(map(tuple, found)) == sorted(expected)

@@ -28,9 +28,9 @@ def df(spark: SparkSession) -> DataFrame:
     [
         ({"remotes": {"x": 1}}, "remotes= is not available yet"),
         ({"shed": 0.5}, "shed= is not available yet"),
-        ({"after_match": "SKIP TO NEXT ROW"}, "after_match= is not available yet"),
+        ({"after_match": "SKIP TO NEXT ROW"}, "after_match= is for row patterns"),
         ({"adapt": "sometimes"}, "'sometimes' is no way to adapt"),
-        ({"rows": "all omit empty"}, "row patterns, which are not available yet"),
+        ({"rows": "all omit empty"}, "is for row patterns"),
         ({"rows": "some"}, "'some' is no choice of rows"),
         ({"plan": cep.plans.join(("a", "a"))}, "the join tree names 'a' twice"),
         ({"plan": cep.plans.hybrid(eager=["a"])}, "the hybrid plan leaves out b"),

@@ -1,28 +1,22 @@
-"""The README's code runs as printed and gives the output printed under it."""
+"""The code of the README and of docs/row-patterns.md runs as printed, and prints what stands
+under it."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pages import blocks, differences
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-README = Path(__file__).parents[2] / "README.md"
 
 pytestmark = pytest.mark.spark
 
 
-def test_the_code_of_the_readme_prints_what_stands_under_it(spark: SparkSession) -> None:
-    found = re.search(r"```python\n(.*?)```\s*```\n(.*?)```", README.read_text(), re.DOTALL)
-    assert found is not None
-    code, output = found.groups()
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(code, str(README), "exec"), {"spark": spark})
-    assert printed.getvalue().strip() == output.strip()
+@pytest.mark.parametrize("page", ["README.md", "docs/row-patterns.md"])
+def test_the_code_of_a_page_prints_what_stands_under_it(spark: SparkSession, page: str) -> None:
+    assert any(block.output is not None for block in blocks(page))
+    # A session of its own: pages install MATCH_RECOGNIZE and make views.
+    assert differences(page, spark.newSession()) == []

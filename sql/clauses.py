@@ -1,0 +1,239 @@
+"""Where MATCH_RECOGNIZE stands in a statement, and which table is its input.
+
+A clause belongs to the one table in front of it, so its input is found backwards: up to FROM,
+JOIN, a comma or the bracket around it. What lies between is then read forwards as a table with
+its alias; if that does not end exactly at the clause, the clause stands where no table does.
+
+The word alone means nothing: it may be in a comment or a string, or the name of a column, an
+alias or a function. Only a bracket behind it whose content reads like a clause makes it one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_cep.errors import PatternError
+    from spark_cep.sql.statement import Statement
+
+WORD = "MATCH_RECOGNIZE"
+_BEHIND = {
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ON", "AND", "OR", "NOT", "BY", "IN", "AS",
+    "JOIN", "CROSS", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL", "USING",
+    "LATERAL", "UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE",
+    "LIMIT", "WINDOW", "SET", "WHEN", "THEN", "ELSE", "END",
+}  # fmt: skip
+_BEGINNINGS = (
+    ("PARTITION", "BY"), ("ORDER", "BY"), ("MEASURES",), ("ONE", "ROW", "PER"),
+    ("ALL", "ROWS", "PER"), ("AFTER", "MATCH"),
+)  # fmt: skip
+_HINT = (
+    "it stands behind its table: FROM ticks MATCH_RECOGNIZE (...) AS m; put a join or a WHERE in "
+    "front of it into a subquery: FROM (SELECT ...) MATCH_RECOGNIZE (...)"
+)
+_PLAN_HINT = re.compile(r"\s*/\*\+(.*?)\*/", re.S)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A clause by its tokens: the input [first, word), then the word, `opened` and `closed`
+    brackets. `span`: characters of input and clause, with a plan hint behind it; `hint`:
+    characters of that hint's content."""
+
+    first: int
+    word: int
+    opened: int
+    closed: int
+    span: tuple[int, int]
+    hint: tuple[int, int] | None
+
+
+def clauses(statement: Statement) -> tuple[Found, ...]:
+    """All clauses in the order in which they end: a clause depends on earlier ones only."""
+    found = [
+        _found(statement, index)
+        for index in range(len(statement.tokens))
+        if statement.is_at(index, WORD) and statement.symbol(index + 1, "(")
+        if _reads_like_a_clause(statement, index + 1)
+    ]
+    return tuple(sorted(found, key=lambda each: each.closed))
+
+
+def _reads_like_a_clause(statement: Statement, opened: int) -> bool:
+    closed = statement.partners.get(opened, len(statement.tokens))
+    if any(statement.is_at(opened + 1, *words) for words in _BEGINNINGS):
+        return True
+    return closed == opened + 1 or any(
+        statement.is_at(index, "PATTERN") and not statement.symbol(index + 1, ",", ")", ".")
+        for index in statement.top(opened + 1, closed)
+    )
+
+
+def _found(statement: Statement, word: int) -> Found:
+    opened = word + 1
+    closed = statement.partners.get(opened)
+    if closed is None:
+        raise _unclosed(statement, opened)
+    first = _first(statement, word)
+    start, end = statement.tokens[first].start, statement.tokens[closed].end
+    hinted = _PLAN_HINT.match(statement.text, end)
+    if hinted is None:
+        return Found(first, word, opened, closed, (start, end), None)
+    return Found(first, word, opened, closed, (start, hinted.end()), hinted.span(1))
+
+
+def _unclosed(statement: Statement, opened: int) -> PatternError:
+    """Which bracket has no end: one inside with a section in it, if there is one."""
+    for inner, closed in sorted(statement.partners.items()):
+        if opened < inner < closed and any(
+            (statement.is_at(at, "PATTERN") and statement.symbol(at + 1, "("))
+            or (statement.is_at(at, "DEFINE") and statement.is_at(at + 2, "AS"))
+            for at in statement.top(inner + 1, closed)
+        ):  # fmt: skip
+            return statement.error_at("this bracket is not closed", inner)
+    return statement.error_at("the bracket of MATCH_RECOGNIZE is not closed", opened)
+
+
+def _first(statement: Statement, word: int) -> int:
+    """The first token of the input."""
+    first = _behind_separator(statement, word)
+    values = next(_values_before(statement, first, word), None)
+    if values is not None:
+        return values
+    if statement.is_at(first, "TABLE") and word - first == len(("TABLE", "name")):
+        raise statement.error_at(
+            "TABLE has no place for MATCH_RECOGNIZE",
+            first,
+            hint=f"write SELECT * FROM {statement.tokens[first + 1].text} MATCH_RECOGNIZE (...)",
+        )
+    if _table(statement, first, word) == word:
+        return first
+    if first == word:
+        raise statement.error_at("there is no table in front of MATCH_RECOGNIZE", word, hint=_HINT)
+    if statement.is_at(first, "LATERAL"):
+        raise statement.error_at(
+            "LATERAL and MATCH_RECOGNIZE cannot be combined: its input is matched as a whole",
+            first,
+            hint="drop LATERAL, and relate the rows with a join behind MATCH_RECOGNIZE",
+        )
+    raise statement.error_at(
+        f"MATCH_RECOGNIZE does not stand behind a table: {_short(statement.cut(first, word))}",
+        word,
+        hint=_HINT,
+    )
+
+
+def _short(text: str, most: int = 40) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= most else f"{text[: most - 3]}...")
+
+
+def _behind_separator(statement: Statement, word: int) -> int:
+    index = word
+    while index > 0:
+        before = index - 1
+        token = statement.tokens[before]
+        if token.is_symbol(",", "(", "[", ";", "|>") or token.is_word("FROM", "JOIN"):
+            return index
+        if token.is_word("USING") and statement.is_at(0, "MERGE"):
+            return index
+        index = statement.partners.get(before, before) if token.is_symbol(")", "]") else before
+    return index
+
+
+def _values_before(statement: Statement, first: int, word: int) -> Iterator[int]:
+    """VALUES 1, 2 AS t(x): commas separate its rows, so it begins further in front."""
+    index = first
+    while index > 0 and statement.symbol(index - 1, ","):
+        index = _behind_separator(statement, index - 1)
+        if statement.is_at(index, "VALUES") and _table(statement, index, word) == word:
+            yield index
+
+
+def _table(statement: Statement, index: int, stop: int) -> int | None:
+    """Where the table that begins at the token ends; None if none does."""
+    behind = _primary(statement, index, stop)
+    while behind is not None and behind < stop:
+        further = _decoration(statement, behind, stop)
+        if further is None or further == behind:
+            return further
+        behind = further
+    return behind
+
+
+def _primary(statement: Statement, index: int, stop: int) -> int | None:
+    if index >= stop:
+        return None
+    if statement.symbol(index, "("):
+        return _closed(statement, index, stop)
+    if statement.is_at(index, "VALUES"):
+        return _rows(statement, index + 1, stop)
+    if not _is_name(statement, index) or statement.is_at(index, "LATERAL"):
+        return None
+    behind = index + 1
+    while statement.symbol(behind, ".") and _is_name(statement, behind + 1):
+        behind += 2
+    if statement.symbol(behind, "("):
+        return _closed(statement, behind, stop)
+    return behind if behind <= stop else None
+
+
+def _closed(statement: Statement, index: int, stop: int) -> int | None:
+    closed = statement.partners.get(index)
+    return closed + 1 if closed is not None and closed < stop else None
+
+
+def _rows(statement: Statement, index: int, stop: int) -> int | None:
+    """The rows of VALUES: up to a bracket or literal that is followed by a name."""
+    for at in statement.top(index, stop):
+        behind = (statement.partners.get(at, at) if statement.symbol(at, "(") else at) + 1
+        ends = statement.tokens[at].kind in {"string", "number"} or statement.symbol(at, "(")
+        named = behind < stop and statement.tokens[behind].kind in {"word", "quoted"}
+        if behind == stop or (named and (ends or statement.is_at(behind, "AS"))):
+            return behind
+    return None
+
+
+def _decoration(statement: Statement, index: int, stop: int) -> int | None:
+    """Behind a table: a sample, a version, a pivot, another clause, or its alias."""
+    if statement.is_at(index, WORD) and statement.symbol(index + 1, "("):
+        return _closed(statement, index + 1, stop)
+    if statement.is_at(index, "TABLESAMPLE") or statement.is_at(index, "PIVOT"):
+        return _closed(statement, index + 1, stop)
+    if statement.is_at(index, "REPEATABLE"):
+        return _closed(statement, index + 1, stop)
+    if statement.is_at(index, "UNPIVOT"):
+        opened = next((at for at in range(index, stop) if statement.symbol(at, "(")), stop)
+        return _closed(statement, opened, stop)
+    version = index + 1 if statement.is_at(index, "FOR") else index
+    for words in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME"):
+        if statement.is_at(version, words, "AS", "OF"):
+            return _version(statement, version + 3, stop)
+    return _alias(statement, index, stop)
+
+
+def _version(statement: Statement, index: int, stop: int) -> int | None:
+    """A literal, or an expression such as date_sub(...)."""
+    if index >= stop:
+        return None
+    return _closed(statement, index + 1, stop) if statement.symbol(index + 1, "(") else index + 1
+
+
+def _alias(statement: Statement, index: int, stop: int) -> int | None:
+    if statement.is_at(index, "AS"):
+        index += 1
+    if index >= stop or not _is_name(statement, index):
+        return None
+    behind = index + 1
+    return _closed(statement, behind, stop) if statement.symbol(behind, "(") else behind
+
+
+def _is_name(statement: Statement, index: int) -> bool:
+    if index >= len(statement.tokens):
+        return False
+    token = statement.tokens[index]
+    return token.kind == "quoted" or (token.kind == "word" and token.text.upper() not in _BEHIND)

@@ -1,0 +1,181 @@
+"""What a statement does with its query, as far as it matters for MATCH_RECOGNIZE.
+
+Most statements run or describe their query at once, and need nothing: SELECT, INSERT, CREATE
+TABLE AS, MERGE, EXPLAIN. A view is another matter: Spark keeps its text and reads it again, and
+the text would name DataFrames that are gone. A temporary view is made from the query's DataFrame
+instead; what outlives the session cannot be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_cep.sql.statement import Statement
+
+_VIEW = "make a temporary view, CREATE TEMPORARY VIEW v AS ..., or a table, CREATE TABLE t AS ..."
+_KEPT = {
+    "VIEW": "a view that is kept cannot hold MATCH_RECOGNIZE",
+    "FUNCTION": "a function cannot hold MATCH_RECOGNIZE",
+    "STREAMING": "a streaming table cannot hold MATCH_RECOGNIZE",
+}
+_BETWEEN = ("OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "MATERIALIZED", "REFRESH", "PRIVATE")
+
+
+@dataclass(frozen=True)
+class TemporaryView:
+    """CREATE TEMPORARY VIEW name (columns) AS query. `query`: its first token. `columns`: names
+    and comments."""
+
+    name: str
+    replaces: bool
+    is_global: bool
+    columns: tuple[tuple[str, str | None], ...]
+    query: int
+
+
+def explained(statement: Statement) -> int | None:
+    """The first token behind EXPLAIN PATTERN, if the statement begins so."""
+    return 2 if statement.is_at(0, "EXPLAIN", "PATTERN") else None
+
+
+def temporary_view(statement: Statement) -> TemporaryView | None:
+    """What kind of view the statement makes, if it makes a temporary one."""
+    index = 1
+    if not statement.is_at(0, "CREATE"):
+        return None
+    replaces = statement.is_at(index, "OR", "REPLACE")
+    index += 2 * replaces
+    is_global = statement.is_at(index, "GLOBAL")
+    index += is_global
+    if not (statement.is_at(index, "TEMP") or statement.is_at(index, "TEMPORARY")):
+        return None
+    if not statement.is_at(index + 1, "VIEW"):
+        return None
+    index += 2
+    if statement.is_at(index, "IF", "NOT", "EXISTS"):
+        raise statement.error(
+            "a temporary view cannot be made IF NOT EXISTS",
+            statement.span(index, index + 3),
+            hint="write CREATE OR REPLACE TEMPORARY VIEW",
+        )
+    name, index = _name(statement, index)
+    columns, index = _columns(statement, index)
+    if statement.is_at(index, "COMMENT"):
+        index += 2
+    if not statement.is_at(index, "AS") or index + 1 >= len(statement.tokens):
+        raise statement.error_at("AS and a query were expected here", index)
+    return TemporaryView(name, replaces, is_global, columns, index + 1)
+
+
+def _name(statement: Statement, index: int) -> tuple[str, int]:
+    stop = index + 1
+    while statement.symbol(stop, "."):
+        stop += 2
+    if index >= len(statement.tokens) or statement.tokens[index].kind not in {"word", "quoted"}:
+        raise statement.error_at("the view has no name", index)
+    if stop - index > 1:
+        raise statement.error(
+            "a temporary view has a name of one part",
+            statement.span(index, min(stop, len(statement.tokens))),
+            hint="leave out catalog and schema",
+        )
+    return statement.cut(index, stop), stop
+
+
+def _columns(statement: Statement, index: int) -> tuple[tuple[tuple[str, str | None], ...], int]:
+    if not statement.symbol(index, "("):
+        return (), index
+    closed = statement.partners.get(index)
+    if closed is None:
+        raise statement.error_at("this bracket is not closed", index)
+    found: list[tuple[str, str | None]] = []
+    at = index + 1
+    while at < closed:
+        name, comment = statement.tokens[at].text, None
+        at += 1
+        if statement.is_at(at, "COMMENT") and at + 1 < closed:
+            comment = statement.tokens[at + 1].text
+            at += 2
+        found.append((name, comment))
+        if at < closed and not statement.symbol(at, ","):
+            raise statement.error_at("a comma was expected here", at)
+        at += 1
+    return tuple(found), closed + 1
+
+
+def check_not_kept(statement: Statement) -> None:
+    """Refuses statements that keep their text, or run several statements."""
+    if statement.is_at(0, "CREATE") or statement.is_at(0, "ALTER"):
+        made = 1
+        while any(statement.is_at(made, word) for word in _BETWEEN):
+            made += 1
+        word = statement.tokens[made].text.upper() if made < len(statement.tokens) else ""
+        message = _KEPT.get(word)
+        if message is not None:
+            raise statement.error_at(message, made, hint=_VIEW)
+    if statement.is_at(0, "CACHE"):
+        raise statement.error_at(
+            "CACHE TABLE ... AS cannot hold MATCH_RECOGNIZE",
+            0,
+            hint="CREATE TEMPORARY VIEW v AS ..., then CACHE TABLE v",
+        )
+    if statement.is_at(0, "BEGIN"):
+        raise statement.error_at(
+            "a script cannot hold MATCH_RECOGNIZE: its input may not be there yet",
+            0,
+            hint="run the statements one by one",
+        )
+
+
+def check_alone(statement: Statement) -> None:
+    """Refuses a second statement behind the first."""
+    ends = [at for at in range(len(statement.tokens)) if statement.symbol(at, ";")]
+    for end in ends:
+        behind = end + 1
+        if behind < len(statement.tokens) and not statement.symbol(behind, ";"):
+            raise statement.error_at(
+                "there is a second statement behind this one", behind, hint="run them one by one"
+            )
+
+
+def check_no_window_patterns(statement: Statement) -> None:
+    """Refuses WINDOW w AS (... PATTERN (...) DEFINE ...): row patterns in window frames."""
+    for opened, closed in statement.partners.items():
+        is_window = statement.is_at(opened - 1, "OVER") or (
+            statement.is_at(opened - 1, "AS") and _follows_window(statement, opened - 2)
+        )
+        if opened > closed or not is_window:
+            continue
+        pattern = _pattern_of_window(statement, opened, closed)
+        if pattern is not None:
+            raise statement.error_at(
+                "row patterns in windows are not available",
+                pattern,
+                hint="match in FROM: SELECT ... FROM t MATCH_RECOGNIZE (... ALL ROWS PER MATCH "
+                "... PATTERN ... DEFINE ...)",
+            )
+
+
+def _pattern_of_window(statement: Statement, opened: int, closed: int) -> int | None:
+    """PATTERN (...), if DEFINE is there too: pattern(x) alone may be a function."""
+    inner = list(statement.top(opened + 1, closed))
+    if not any(statement.is_at(index, "DEFINE") for index in inner):
+        return None
+    return next(
+        (
+            index
+            for index in inner
+            if statement.is_at(index, "PATTERN") and statement.symbol(index + 1, "(")
+        ),
+        None,
+    )
+
+
+def _follows_window(statement: Statement, name: int) -> bool:
+    """WINDOW w AS (...), v AS (...)."""
+    while name > 1 and statement.symbol(name - 1, ","):
+        closed = name - 2
+        name = statement.partners.get(closed, 0) - 2
+    return statement.is_at(name - 1, "WINDOW")

@@ -1,0 +1,165 @@
+"""The sections of a MATCH_RECOGNIZE clause: which begins where, and whether they are in order.
+
+Every word of the clause's grammar may also be the name of a column: ORDER BY measures, AS define.
+A section begins where its words follow something complete and are followed by what the section
+needs, which no expression and no list of names does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_cep.sql.statement import Statement
+
+ORDER = (
+    "PARTITION BY", "ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "PATTERN", "WITHIN",
+    "SKIP TILL", "CONSUMPTION", "SUBSET", "DEFINE",
+)  # fmt: skip
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("PARTITION BY", ("PARTITION", "BY")),
+    ("ORDER BY", ("ORDER", "BY")),
+    ("MEASURES", ("MEASURES",)),
+    ("ROWS PER MATCH", ("ONE", "ROW")),
+    ("ROWS PER MATCH", ("ALL", "ROWS")),
+    ("AFTER MATCH", ("AFTER", "MATCH")),
+    ("PATTERN", ("PATTERN",)),
+    ("WITHIN", ("WITHIN",)),
+    ("SKIP TILL", ("SKIP", "TILL")),
+    ("SKIP TILL", ("STRICT",)),
+    ("CONSUMPTION", ("CONSUME",)),
+    ("CONSUMPTION", ("REUSE",)),
+    ("SUBSET", ("SUBSET",)),
+    ("DEFINE", ("DEFINE",)),
+)
+# These say all by themselves; the others take something behind their words.
+_COMPLETE = {"ROWS PER MATCH", "SKIP TILL", "CONSUMPTION"}
+# These are parts of a pattern only; elsewhere their words are names.
+_OF_PATTERNS = {"WITHIN", "SKIP TILL", "CONSUMPTION"}
+_PATTERN = {"PATTERN", "SUBSET", *_OF_PATTERNS}
+# These may follow a list.
+_AFTER_LISTS = {"ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "SUBSET", "DEFINE"}
+# The first word behind these is a name, or begins an expression.
+_OF_NAMES = {"PARTITION BY", "ORDER BY", "MEASURES", "PATTERN", "SUBSET", "DEFINE"}
+_UNFINISHED = {
+    "AS", "AND", "OR", "NOT", "TO", "CASE", "WHEN", "THEN", "ELSE", "IN", "IS", "BETWEEN", "LIKE",
+    "ILIKE", "RLIKE", "REGEXP", "DIV", "DISTINCT", "FROM", "ESCAPE", "COLLATE",
+}  # fmt: skip
+# What may stand behind a column's name: words after which it goes on being one.
+_BEHIND_NAMES = {*_UNFINISHED, "ASC", "DESC", "NULLS", "END", "COLLATE"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tokens: its words [first, content), what follows them [content, stop)."""
+
+    name: str
+    first: int
+    content: int
+    stop: int
+
+
+def sections(statement: Statement, first: int, stop: int) -> dict[str, Section]:
+    """The sections among the tokens [first, stop), by name."""
+    _check_commas(statement, first, stop)
+    starts = list(_starts(statement, first, stop))
+    if first < stop and (not starts or starts[0][1] > first):
+        raise statement.error_at(
+            f"{statement.tokens[first].text} was not expected here", first, hint=_hint()
+        )
+    found: dict[str, Section] = {}
+    for number, (name, begin, content) in enumerate(starts):
+        end = starts[number + 1][1] if number + 1 < len(starts) else stop
+        _check_order(statement, name, begin, found)
+        found[name] = Section(name, begin, content, end)
+    return found
+
+
+def _hint() -> str:
+    return f"a clause has these parts, in this order: {', '.join(map(_shown, ORDER))}"
+
+
+def _shown(name: str) -> str:
+    return {
+        "ROWS PER MATCH": "ONE ROW PER MATCH or ALL ROWS PER MATCH",
+        "AFTER MATCH": "AFTER MATCH SKIP",
+        "SKIP TILL": "SKIP TILL ANY MATCH, SKIP TILL NEXT MATCH or STRICT",
+        "CONSUMPTION": "CONSUME or REUSE",
+    }.get(name, name)
+
+
+def _check_order(statement: Statement, name: str, begin: int, found: dict[str, Section]) -> None:
+    if name in found:
+        raise statement.error_at(
+            f"there is a second {_shown(name)}", begin, hint="leave one of them out"
+        )
+    late = [each for each in found if ORDER.index(each) > ORDER.index(name)]
+    if late:
+        raise statement.error_at(
+            f"{_shown(name)} cannot stand behind {_shown(late[0])}", begin, hint=_hint()
+        )
+
+
+def _starts(statement: Statement, first: int, stop: int) -> Iterator[tuple[str, int, int]]:
+    """Name, first token and first token of the content of each section."""
+    last, needed = "", -1
+    for index in statement.top(first, stop):
+        in_pattern = last in _PATTERN
+        is_first = index == needed and last in _OF_NAMES
+        if is_first or not _may_end(statement, index, first, in_pattern=in_pattern):
+            continue
+        for name, words in _WORDS:
+            content = index + len(words)
+            if not statement.is_at(index, *words) or (name in _OF_PATTERNS and not in_pattern):
+                continue
+            # Behind a pattern there are no expressions that the words could be names in.
+            if in_pattern or _may_follow(statement, name, content, stop):
+                yield name, index, content
+                last, needed = name, content
+                break
+
+
+def _may_end(statement: Statement, index: int, first: int, *, in_pattern: bool) -> bool:
+    """Whether an expression or a list may end in front of the token."""
+    if index == first:
+        return True
+    token = statement.tokens[index - 1]
+    if token.kind == "symbol":
+        return token.text in {")", "]"} or (in_pattern and token.text in {"+", "*", "?", "}"})
+    return not token.is_word(*_UNFINISHED)
+
+
+def _may_follow(statement: Statement, name: str, content: int, stop: int) -> bool:
+    """Whether the section's words are followed by what it takes."""
+    if name in _COMPLETE:
+        return True
+    if content >= stop:
+        return True
+    token = statement.tokens[content]
+    if name in {"DEFINE", "SUBSET"}:
+        behind = content + 1
+        is_named = statement.is_at(behind, "AS") or statement.symbol(behind, "=")
+        return token.kind != "symbol" and (is_named or behind >= stop) and not token.is_word("AS")
+    if token.is_word("AS"):
+        return False
+    if name == "MEASURES" and token.is_symbol("*"):
+        return True
+    return token.kind != "symbol" or token.text in {"(", "!", "~", "+", "-", ":", "?", "$", "["}
+
+
+def _check_commas(statement: Statement, first: int, stop: int) -> None:
+    """ORDER BY ts, MEASURES LAST(b.price) AS p: a column has no word behind it."""
+    for index in statement.top(first, stop - 1):
+        if not statement.symbol(index, ","):
+            continue
+        for name, words in _WORDS:
+            behind = index + 1 + len(words)
+            if name not in _AFTER_LISTS or not statement.is_at(index + 1, *words):
+                continue
+            token = statement.tokens[behind] if behind < stop else None
+            is_name = token is None or token.kind == "symbol" or token.is_word(*_BEHIND_NAMES)
+            if len(words) > 1 or not is_name:
+                raise statement.error_at(f"no comma stands in front of {words[0]}", index)

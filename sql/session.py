@@ -1,0 +1,154 @@
+"""`cep.sql` and `cep.install`: statements with MATCH_RECOGNIZE in them, for a Spark session.
+
+A statement in which the words do not occur goes to Spark as it came, arguments and all; so does
+one that has them in comments, strings and names only. No view of ours is left behind: see
+`composing` for how matches get into the rest of the statement.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from spark_cep.errors import PlanError
+from spark_cep.explaining.records import records_of
+from spark_cep.match import match_pattern
+from spark_cep.sql.clauses import clauses
+from spark_cep.sql.composing import Composer, Query
+from spark_cep.sql.kinds import (
+    TemporaryView,
+    check_alone,
+    check_no_window_patterns,
+    check_not_kept,
+    explained,
+    temporary_view,
+)
+from spark_cep.sql.rewriting import Engine, recognized
+from spark_cep.sql.statement import Statement, Unreadable
+from spark_cep.sql.template import filled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+_OURS = re.compile(r"match_recognize|\bpattern\b", re.I)
+_PLAN_SCHEMA = "plan string"
+_INSTALLED = "_spark_cep_installed"
+
+
+def sql(spark: SparkSession, text: str, /, args: Any = None, **kwargs: Any) -> DataFrame:
+    """`spark.sql` that takes MATCH_RECOGNIZE wherever a table may stand, and EXPLAIN PATTERN.
+
+    `args` are values of parameters, `kwargs` those of `{fields}`, DataFrames among them, as in
+    `spark.sql`.
+    """
+    own = _own(spark)
+    if not isinstance(text, str) or not _OURS.search(text):
+        return own(text, args, **kwargs)
+    try:
+        composer = _composer(spark, text, args, kwargs)
+        found = clauses(composer.statement)
+    except Unreadable:
+        # Spark says better what is wrong with the quotes of its language.
+        return own(text, args, **kwargs)
+    statement = composer.statement
+    check_no_window_patterns(statement)
+    shown = explained(statement)
+    if not found and shown is None:
+        return own(text, args, **kwargs)
+    view = None
+    if found:
+        view = temporary_view(statement)
+        if view is None:
+            check_not_kept(statement)
+        check_alone(statement)
+    engine = Engine(functools.partial(_run, own), match_pattern)
+    recognized(composer, found, engine)
+    if shown is not None:
+        return _plans(spark, _run(own, _rest(composer, shown)))
+    if view is not None:
+        return _made(spark, _run(own, _rest(composer, view.query)), view)
+    return _run(own, composer.query([(0, len(statement.text))]))
+
+
+def install(spark: SparkSession) -> None:
+    """From now on this session's `spark.sql` takes MATCH_RECOGNIZE; other SQL goes to Spark."""
+    if _INSTALLED in vars(spark):
+        return
+    own = spark.sql
+
+    @functools.wraps(own)
+    def with_patterns(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:
+        return sql(spark, sqlQuery, args, **kwargs)
+
+    vars(spark)[_INSTALLED] = own
+    vars(spark)["sql"] = with_patterns
+
+
+def _own(spark: SparkSession) -> Callable[..., DataFrame]:
+    """The session's own `sql`."""
+    own: Callable[..., DataFrame] = vars(spark).get(_INSTALLED, spark.sql)
+    return own
+
+
+def _run(own: Callable[..., DataFrame], query: Query) -> DataFrame:
+    return own(query.text, query.args, **query.frames)
+
+
+def _rest(composer: Composer, first: int) -> Query:
+    """The statement from a token on."""
+    tokens, text = composer.statement.tokens, composer.statement.text
+    start = tokens[first].start if first < len(tokens) else len(text)
+    return composer.query([(start, len(text))])
+
+
+def _composer(spark: SparkSession, text: str, args: Any, kwargs: dict[str, Any]) -> Composer:
+    if not kwargs:
+        return Composer(Statement(text), args)
+    made = filled(
+        text,
+        kwargs,
+        lambda value: isinstance(value, DataFrame),
+        lambda field: str(_formatter(spark).format(field, **kwargs)),
+    )
+    composer = Composer(Statement(made.text.text, made.text), args)
+    for span, df in made.frames:
+        composer.replace(span, df)
+    return composer
+
+
+def _formatter(spark: SparkSession) -> Any:
+    """What fills in fields of `spark.sql`; each kind of session has its own."""
+    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
+    home = "pyspark.sql.connect" if is_connect else "pyspark.sql"
+    return importlib.import_module(f"{home}.sql_formatter").SQLStringFormatter(spark)
+
+
+def _plans(spark: SparkSession, df: DataFrame) -> DataFrame:
+    """What `cep.explain` prints, a row a line."""
+    try:
+        records = records_of(df)
+    except PlanError:
+        raise PlanError(
+            "EXPLAIN PATTERN: no pattern is matched in this query",
+            hint="it takes a query with MATCH_RECOGNIZE, or over a temporary view made with it",
+        ) from None
+    lines = "\n\n".join(str(record.plan) for record in records).split("\n")
+    return spark.createDataFrame([(line,) for line in lines], _PLAN_SCHEMA)
+
+
+def _made(spark: SparkSession, df: DataFrame, view: TemporaryView) -> DataFrame:
+    """Makes a view of the query's DataFrame: nothing is read from its text later."""
+    if view.columns:
+        df = df.toDF(*[name for name, _ in view.columns])
+        for name, comment in view.columns:
+            if comment is not None:
+                df = df.withMetadata(name, {"comment": comment})
+    kind = "Global" if view.is_global else ""
+    getattr(df, f"create{'OrReplace' if view.replaces else ''}{kind}TempView")(view.name)
+    return spark.createDataFrame([], "struct<>")

@@ -1,0 +1,199 @@
+"""A statement as the user wrote it: its tokens, its brackets, and errors that point into it.
+
+The tokens are sqlglot's with every word plain: which words mean something depends on where they
+stand, and most of SQL is none of our business. sqlglot would also swallow what follows EXPLAIN as
+one string, and join ORDER BY to one token unless a comment stands between.
+
+What goes to Spark is always cut from the text by position, never printed from tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from sqlglot import TokenType
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+
+from spark_cep.compiling.problems import Excerpt, Place, Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spark_cep.errors import PatternError
+    from spark_cep.sql.derived import Derived
+
+Kind = Literal["word", "quoted", "string", "number", "symbol"]
+
+
+class _Plain(Spark):
+    """Spark's tokens without keywords; braces are braces, not a template language's."""
+
+    class Tokenizer(Spark.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
+        NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            text: kind
+            for text, kind in Spark.Tokenizer.KEYWORDS.items()
+            if not text[0].isalpha() and not set(text) & set("{}") and text not in {"/*+", "??"}
+        }
+
+
+_DIALECT = _Plain()
+_STRINGS = {
+    TokenType.STRING,
+    TokenType.RAW_STRING,
+    TokenType.HEX_STRING,
+    TokenType.NATIONAL_STRING,
+    TokenType.BYTE_STRING,
+}
+_OPENS, _CLOSES = {"(": ")", "[": "]"}, {")", "]"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """Characters [start, end) of the text. `text`: without quotes."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+    def is_word(self, *words: str) -> bool:
+        return self.kind == "word" and self.text.upper() in words
+
+    def is_symbol(self, *symbols: str) -> bool:
+        return self.kind == "symbol" and self.text in symbols
+
+
+class Statement:
+    """A text of SQL. `origin` where the text was derived from what the user wrote."""
+
+    def __init__(self, text: str, origin: Derived | None = None) -> None:
+        self.text = text
+        self.origin = origin
+        self.tokens = tuple(_tokens(text))
+
+    def is_at(self, index: int, *words: str) -> bool:
+        """Whether these words stand from the token on, in any case, unquoted."""
+        found = self.tokens[max(index, 0) : index + len(words)]
+        return (
+            index >= 0
+            and len(found) == len(words)
+            and all(token.is_word(word) for token, word in zip(found, words, strict=True))
+        )
+
+    def symbol(self, index: int, *symbols: str) -> bool:
+        return 0 <= index < len(self.tokens) and self.tokens[index].is_symbol(*symbols)
+
+    @cached_property
+    def partners(self) -> dict[int, int]:
+        """From each bracket's token to the one that closes or opens it."""
+        found: dict[int, int] = {}
+        opened: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.is_symbol(*_OPENS):
+                opened.append(index)
+            elif token.is_symbol(*_CLOSES) and opened:
+                if _OPENS[self.tokens[opened[-1]].text] == token.text:
+                    found[opened[-1]], found[index] = index, opened[-1]
+                opened.pop()
+        return found
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """For each token the bracket that it stands in, -1 outside of all. Brackets themselves
+        stand outside of what they enclose."""
+        found: list[int] = []
+        opened: list[int] = []
+        for index, token in enumerate(self.tokens):
+            if token.is_symbol(*_CLOSES) and opened:
+                opened.pop()
+            found.append(opened[-1] if opened else -1)
+            if token.is_symbol(*_OPENS):
+                opened.append(index)
+        return tuple(found)
+
+    def end_of_group(self, index: int) -> int:
+        """The token that closes the group which the token stands in, or the number of tokens."""
+        group = self.groups[index]
+        return self.partners.get(group, len(self.tokens)) if group >= 0 else len(self.tokens)
+
+    def top(self, first: int, stop: int) -> Iterator[int]:
+        """The tokens of [first, stop) that stand in no bracket of it; of a bracket the opening."""
+        index = first
+        while index < stop:
+            yield index
+            token = self.tokens[index]
+            closed = self.partners.get(index) if token.is_symbol(*_OPENS) else None
+            index = (index if closed is None else closed) + 1
+
+    def span(self, first: int, stop: int) -> tuple[int, int]:
+        """Characters of the tokens [first, stop), of which there is at least one."""
+        return self.tokens[first].start, self.tokens[stop - 1].end
+
+    def cut(self, first: int, stop: int) -> str:
+        """The text of the tokens [first, stop)."""
+        start, end = self.span(first, stop)
+        return self.text[start:end]
+
+    def place(self, span: tuple[int, int]) -> Place:
+        """The place in what the user wrote."""
+        start, end = span
+        if self.origin is not None:
+            last = self.origin.source(max(start, end - 1))
+            start, end = self.origin.source(start), last + (end > start)
+        return Place(self.whole, start, end)
+
+    @property
+    def whole(self) -> str:
+        """What the user wrote."""
+        return self.text if self.origin is None else self.origin.original
+
+    def excerpt(self, span: tuple[int, int]) -> str:
+        """The text between two characters; it knows where the user wrote it."""
+        text = self.text[slice(*span)]
+        start = span[0] if self.origin is None else self.origin.source(span[0])
+        found = Excerpt(self.whole, start, start + len(text))
+        return found if found == text else text
+
+    def error(
+        self, message: str, span: tuple[int, int], *, hint: str | None = None
+    ) -> PatternError:
+        """What is wrong at characters of the text."""
+        problems = Problems()
+        problems.add(message, self.place(span), hint=hint)
+        return problems.error()
+
+    def error_at(self, message: str, index: int, *, hint: str | None = None) -> PatternError:
+        """What is wrong at a token, or behind the last one."""
+        if index < len(self.tokens):
+            return self.error(message, self.span(index, index + 1), hint=hint)
+        return self.error(message, (len(self.text), len(self.text)), hint=hint)
+
+
+class Unreadable(Exception):
+    """The text ends inside a quote or a comment."""
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    try:
+        found = _DIALECT.tokenize(text)
+    except TokenError as error:
+        raise Unreadable from error
+    for token in found:
+        start, end = token.start, token.end + 1
+        yield Token(_kind(token.token_type, text[start:end]), token.text, start, end)
+
+
+def _kind(kind: TokenType, text: str) -> Kind:
+    if kind in _STRINGS:
+        return "string"
+    if kind == TokenType.IDENTIFIER:
+        return "quoted"
+    if kind == TokenType.NUMBER:
+        return "number"
+    return "word" if text[0] == "_" or text[0].isalnum() or ord(text[0]) > 127 else "symbol"

@@ -1,0 +1,138 @@
+"""Parameters and fields: inside a clause their values go into its texts, outside they stay."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from spark_cep.compiling.problems import Place, Problems
+from spark_cep.errors import PatternError, PlanError
+from spark_cep.sql.clause import Clause, Part, RowText
+from spark_cep.sql.derived import derived
+from spark_cep.sql.locating import located
+from spark_cep.sql.parameters import literal
+from spark_cep.sql.statement import Statement
+from spark_cep.sql.template import filled
+from tests.sql.recorded import Rows, rewritten
+
+NAMED = (
+    "SELECT *, :x FROM (SELECT * FROM t WHERE y > :y) MATCH_RECOGNIZE (MEASURES a.p * :f AS q "
+    "PATTERN (a b?) DEFINE b AS p > :x AND s = ':x') WHERE q > :x"
+)
+POSITIONAL = (
+    "SELECT *, ? FROM (SELECT * FROM t WHERE y > ?) MATCH_RECOGNIZE (MEASURES a.p * ? AS q "
+    "PATTERN (a b?) DEFINE b AS p > ? AND s = '?') WHERE q > ?"
+)
+
+
+def test_named_parameters_are_filled_in_inside_of_clauses_only() -> None:
+    args = {"x": 1, "y": 2, "f": 0.5}
+    recorded = rewritten(NAMED, args)
+    assert recorded.inputs == ["SELECT * FROM (SELECT * FROM t WHERE y > :y)"]
+    assert recorded.args == [args]
+    (call,) = recorded.calls
+    assert call["measures"] == {"q": "a.p * 0.5D"}
+    assert call["pattern"].define == (("b", "p > 1 AND s = ':x'"),)
+    assert recorded.query == "SELECT *, :x FROM <matches 1> WHERE q > :x"
+
+
+def test_positional_parameters_go_where_they_stood() -> None:
+    recorded = rewritten(POSITIONAL, ["out", "in", 0.5, 1, "last"])
+    assert recorded.args == [["in"]]
+    (call,) = recorded.calls
+    assert call["measures"] == {"q": "a.p * 0.5D"}
+    assert call["pattern"].define == (("b", "p > 1 AND s = '?'"),)
+    assert recorded.last is not None
+    assert recorded.last.args == ["out", "last"]
+
+
+def test_arguments_too_many_are_left_to_spark() -> None:
+    last = rewritten(POSITIONAL, ["out", "in", 0.5, 1, "last", "more"]).last
+    assert last is not None
+    assert last.args == ["out", "last", "more"]
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "message"),
+    [
+        (NAMED, {"x": 1, "y": 2}, "no value for the parameter f"),
+        (NAMED, None, "no value for the parameter x"),
+        (POSITIONAL, ["out"], "no value for this parameter"),
+        (NAMED, {"x": object(), "y": 2, "f": 1}, "a object cannot be a parameter"),
+    ],
+)
+def test_values_that_are_not_there(text: str, args: Any, message: str) -> None:
+    with pytest.raises(PatternError, match=message):
+        rewritten(text, args)
+
+
+def test_a_path_into_a_variant_is_no_parameter() -> None:
+    (call,) = rewritten(
+        "SELECT * FROM t MATCH_RECOGNIZE (MEASURES a.v:x AS q PATTERN (a))", {}
+    ).calls
+    assert call["measures"] == {"q": "a.v:x"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "NULL"),
+        (True, "TRUE"),
+        (-5, "(-5)"),
+        (1 << 31, "2147483648L"),
+        (1.5, "1.5D"),
+        (-0.1, "(-0.1D)"),
+        (math.inf, "double('inf')"),
+        (Decimal("1E+2"), "100BD"),
+        ("a\\b'c", "'a\\\\b\\'c'"),
+        (b"\x01\xff", "X'01ff'"),
+        (date(2024, 1, 2), "DATE'2024-01-02'"),
+        (datetime(2024, 1, 2, 3, tzinfo=UTC), "TIMESTAMP'2024-01-02 03:00:00+00:00'"),
+        (time(1, 2, 3), "TIME'01:02:03'"),
+        (timedelta(minutes=1.5), "make_dt_interval(0, 0, 0, 90.000000BD)"),
+        ([1, "x"], "array(1, 'x')"),
+    ],
+)
+def test_literals(value: object, text: str) -> None:
+    assert literal(value) == text
+
+
+def test_what_is_wrong_behind_a_parameter_is_shown_where_it_stands() -> None:
+    statement = Statement("DEFINE b AS p > :limit AND q > 1")
+    made = derived(statement.text, (12, 32), [(16, 22, "1000000")])
+    problems = Problems()
+    at = made.text.index("q")
+    problems.add("no column q", Place(made.text, at, at + 1))
+    clause = Clause(RowText((0, 1)), (0, 6))
+    error = located(problems.error(), statement, clause, [made])
+    assert "line 1, column 28" in error.message
+
+
+def test_an_error_without_a_place_gets_that_of_its_section() -> None:
+    statement = Statement("MATCH_RECOGNIZE (ORDER BY ts WITHIN 5)")
+    clause = Clause(RowText((0, 1)), (0, 15), order_by=(Part((26, 28)),), within=Part((36, 37)))
+    for message, column in (("WITHIN 5 is", 37), ("order_by: x", 27), ("the input has", 1)):
+        error = located(PatternError(message), statement, clause, [])
+        assert f"line 1, column {column}:" in error.message
+    assert isinstance(located(PlanError("no plan"), statement, clause, []), PlanError)
+
+
+def test_fields_are_filled_in_and_frames_stay_frames() -> None:
+    text = "SELECT {c} FROM {df} m(PATTERN (a{2,3} {- b -} c{,2} d{{2}}) '{{x}}' {df}"
+    made = filled(
+        text, {"df": Rows("df"), "c": 1}, lambda each: isinstance(each, Rows), lambda _: "one"
+    )
+    assert made.text.text == (
+        "SELECT one FROM cep_frame_1 m(PATTERN (a{2,3} {- b -} c{,2} d{2}) '{x}' cep_frame_2"
+    )
+    assert [made.text.text[a:b] for (a, b), _ in made.frames] == ["cep_frame_1", "cep_frame_2"]
+    assert made.text.source(made.text.text.index("m(")) == text.index("m(")
+
+
+def test_a_field_without_a_value_is_an_error_as_in_a_template() -> None:
+    with pytest.raises(KeyError):
+        filled("{nope}", {}, lambda _: False, str)

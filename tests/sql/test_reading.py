@@ -1,0 +1,207 @@
+"""What is read from a clause, and what is wrong with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_cep import all_of, any_of, event, no, seq
+from spark_cep.errors import PatternError
+from spark_cep.row_patterns import RowPattern
+from spark_cep.udfs.program import Limits
+from tests.sql.recorded import rewritten
+
+
+def call(inside: str, *, behind: str = "", args: Any = None) -> dict[str, Any]:
+    (only,) = rewritten(f"SELECT * FROM ticks AS t MATCH_RECOGNIZE ({inside}){behind}", args).calls
+    return only
+
+
+def test_every_part_of_a_clause_is_handed_on() -> None:
+    found = call(
+        """PARTITION BY t.symbol, `the venue` ORDER BY ts, t.id DESC NULLS LAST
+        MEASURES LAST(down.price) AS bottom, count(*) AS `how many`
+        ALL ROWS PER MATCH OMIT EMPTY MATCHES
+        AFTER MATCH SKIP TO LAST up
+        PATTERN (strt down+ up{2,3}?) WITHIN INTERVAL '10' MINUTES
+        SUBSET u = (down, up)
+        DEFINE down AS price < PREV(price), /* ) */ up AS price > PREV(price) -- up
+        """
+    )
+    pattern = found["pattern"]
+    assert isinstance(pattern, RowPattern)
+    assert pattern.text == "strt down+ up{2,3}?"
+    assert pattern.variables.subsets == (("u", frozenset({1, 2})),)
+    assert pattern.define == (("down", "price < PREV(price)"), ("up", "price > PREV(price)"))
+    assert pattern.window is not None
+    assert pattern.window.duration == "INTERVAL '10' MINUTES"
+    assert found["partition_by"] == ["symbol", "the venue"]
+    assert found["order_by"] == ["ts", "id DESC NULLS LAST"]
+    assert found["measures"] == {"bottom": "LAST(down.price)", "how many": "count(*)"}
+    assert found["rows"] == "all omit empty"
+    assert found["after_match"] == "SKIP TO LAST up"
+
+
+def test_what_is_not_said_is_left_to_match_pattern() -> None:
+    found = call("PATTERN (a)")
+    assert found["rows"] == "one"
+    for name in ("partition_by", "order_by", "measures", "after_match"):
+        assert found[name] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        ("ONE ROW PER MATCH", "one"),
+        ("ALL ROWS PER MATCH", "all"),
+        ("all rows per match show empty matches", "all"),
+        ("ALL ROWS PER MATCH WITH UNMATCHED ROWS", "all with unmatched"),
+    ],
+)
+def test_rows_per_match(words: str, rows: str) -> None:
+    assert call(f"{words} PATTERN (a)")["rows"] == rows
+
+
+def test_words_of_the_grammar_may_be_names() -> None:
+    found = call(
+        "PARTITION BY partition ORDER BY measures, order MEASURES pattern AS pattern, define AS "
+        "define, pattern(x) + one AS one, subset AS subset, t.strict AS strict ONE ROW PER MATCH "
+        "PATTERN (define pattern) DEFINE define AS define > 1, pattern AS pattern(2) > strict"
+    )
+    assert list(found["measures"]) == ["pattern", "define", "one", "subset", "strict"]
+    assert found["measures"]["one"] == "pattern(x) + one"
+    assert found["order_by"] == ["measures", "order"]
+    assert [name for name, _ in found["pattern"].define] == ["define", "pattern"]
+
+
+def test_names_may_stand_in_quotes() -> None:
+    pattern = call('PATTERN (`a b` "!") SUBSET "u v" = ("!", `a b`) DEFINE "!" AS TRUE')["pattern"]
+    assert pattern.variables.names == ("a b", "!")
+    assert pattern.variables.subsets == (("u v", frozenset({0, 1})),)
+
+
+def test_a_pattern_of_events() -> None:
+    found = call(
+        "PATTERN SEQ(a, NOT x, b+, OR(c, AND(d, !e))?, SEQ(f, `g`){2,4}) WITHIN 2000 EVENTS "
+        "SKIP TILL NEXT MATCH CONSUME DEFINE A AS k = 'A', x AS k = 'X' AND x.p > a.p, g AS k = 1"
+    )
+    parts = (
+        event("a", "k = 'A'"),
+        no(event("x", "k = 'X' AND x.p > a.p")),
+        "b+",
+        any_of("c", all_of("d", "!e")).optional(),
+        seq("f", event("g", "k = 1")).times("{2,4}"),
+    )
+    wanted = seq(*parts).within(events=2000).strategy("skip till next match")
+    assert found["pattern"] == wanted.consumption("consume")
+
+
+@pytest.mark.parametrize(
+    ("words", "strategy", "consumption"),
+    [
+        ("", None, None),
+        ("SKIP TILL ANY MATCH", "any", None),
+        ("skip till next match reuse", "next", "reuse"),
+        ("STRICT", "strict", None),
+        ("CONSUME", None, "consume"),
+    ],
+)
+def test_selection_of_events(words: str, strategy: str | None, consumption: str | None) -> None:
+    pattern = call(f"PATTERN a+ {words} DEFINE a AS TRUE")["pattern"]
+    assert pattern.selection == strategy
+    assert pattern.consuming == consumption
+
+
+@pytest.mark.parametrize(
+    ("within", "duration"),
+    [
+        ("INTERVAL '10' MINUTES", "INTERVAL '10' MINUTES"),
+        ("INTERVAL 10 MINUTES", "INTERVAL 10 MINUTES"),
+        ("INTERVAL '1 02:30' DAY TO MINUTE", "1 DAY 02 HOUR 30 MINUTE"),
+        ("'10 minutes'", "'10 minutes'"),
+        ("10", 10),
+        (":w", 2.5),
+        ("INTERVAL :n MINUTES", "INTERVAL 5 MINUTES"),
+    ],
+)
+def test_windows(within: str, duration: object) -> None:
+    pattern = call(f"PATTERN SEQ(a, b) WITHIN {within}", args={"w": 2.5, "n": 5})["pattern"]
+    assert pattern.window.duration == duration
+
+
+def test_hints_are_options() -> None:
+    found = call(
+        "PATTERN SEQ(a, b)", behind=" /*+ plan('zstream'), adapt('off') matches(10) */ AS m"
+    )
+    assert found["plan"] == "zstream"
+    assert found["adapt"] == "off"
+    assert found["limits"] == Limits(matches=10)
+
+
+@pytest.mark.parametrize(
+    ("clause", "message", "marked"),
+    [
+        ("MATCH_RECOGNIZE ()", "has no PATTERN", "MATCH_RECOGNIZE"),
+        ("MATCH_RECOGNIZE (ORDER BY a, PATTERN (a))", "no comma", ","),
+        ("MATCH_RECOGNIZE (foo PATTERN (a))", "foo was not expected here", "foo"),
+        ("MATCH_RECOGNIZE (PATTERN (a) MEASURES x AS y)", "MEASURES cannot stand", "MEASURES"),
+        ("MATCH_RECOGNIZE (PATTERN (a) PATTERN (b))", "a second PATTERN", "PATTERN (b"),
+        ("MATCH_RECOGNIZE (PATTERN (a)+)", r"\+ was not expected", "+)"),
+        ("MATCH_RECOGNIZE (MEASURES x PATTERN (a))", "a measure needs a name", "x PATTERN"),
+        ("MATCH_RECOGNIZE (MEASURES x AS y, z AS Y PATTERN (a))", "MEASURES has Y twice", "Y PAT"),
+        ("MATCH_RECOGNIZE (MEASURES x AS y,, z AS y PATTERN (a))", "something is missing", ", z"),
+        ("MATCH_RECOGNIZE (PARTITION BY a + 1 PATTERN (a))", "takes columns of the", "a + 1"),
+        ("MATCH_RECOGNIZE (ALL ROWS PER MATCH SHOW PATTERN (a))", "no choice of rows", "ALL"),
+        ("MATCH_RECOGNIZE (AFTER MATCH PATTERN (a))", "no AFTER MATCH SKIP", "AFTER"),
+        ("MATCH_RECOGNIZE (ONE ROW PER MATCHES PATTERN (a))", "no choice of rows", "ONE"),
+        ("MATCH_RECOGNIZE (MEASURES x AS y ALL ROWS PATTERN (a))", "no choice of rows", "ALL"),
+        ("MATCH_RECOGNIZE (ORDER BY x, MEASURES y AS z PATTERN (a))", "no comma", ", MEAS"),
+        ("MATCH_RECOGNIZE (ORDER BY x, ALL ROWS PER MATCH PATTERN (a))", "no comma", ", ALL"),
+        ("MATCH_RECOGNIZE (PATTERN ())", "the pattern is empty", "()"),
+        ("MATCH_RECOGNIZE (PATTERN (a) DEFINES a AS x)", "hint: behind it stand", "DEFINES"),
+        ("MATCH_RECOGNIZE (MEASURES f(x AS y PATTERN (a))", "bracket is not closed", "(x"),
+        (
+            "MATCH_RECOGNIZE (AFTER MATCH SKIP TO FIRST z PATTERN (a) SUBSET u = a)",
+            "no subset",
+            "u",
+        ),
+        ("MATCH_RECOGNIZE (PATTERN (a |))", "something is missing after", "|"),
+        ("MATCH_RECOGNIZE (PATTERN (a) WITHIN)", "WITHIN has no duration", "WITHIN"),
+        ("MATCH_RECOGNIZE (PATTERN (a) WITHIN 10 EVENTS)", "belongs to event patterns", "10"),
+        ("MATCH_RECOGNIZE (PATTERN (a) STRICT)", "STRICT belongs to event patterns", "STRICT"),
+        ("MATCH_RECOGNIZE (PATTERN (a) DEFINE b AS TRUE)", "DEFINE names b", "b AS"),
+        ("MATCH_RECOGNIZE (PATTERN (a) DEFINE a AS x, a AS y)", "DEFINE has a twice", "a AS y"),
+        ("MATCH_RECOGNIZE (PATTERN (a) DEFINE a x)", "no definition of a variable", "a x"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, b+?))", r"\? was not expected", "?"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, b DEFINE a AS x)", "is not closed", "(a, b"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, ))", r"\) was not expected", "))"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, b{4,2}))", "can never be met", "b{4"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, f(b)))", "f was not expected", "f(b"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, b) DEFINE q AS TRUE)", "DEFINE names q", "q"),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, b) SUBSET u = (a, b))", "SUBSET belongs", "u"),
+        (
+            "MATCH_RECOGNIZE (AFTER MATCH SKIP TO NEXT ROW PATTERN SEQ(a, b))",
+            "AFTER MATCH SKIP belongs to row patterns",
+            "SKIP",
+        ),
+        ("MATCH_RECOGNIZE (PATTERN SEQ(a, b) SKIP TILL LAST)", "is no strategy", "SKIP"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ plann('x') */", "is no hint", "plann"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ plan(zstream) */", "is no hint", "plan"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(clause: str, message: str, marked: str) -> None:
+    text = f"SELECT *\nFROM ticks {clause}"
+    with pytest.raises(PatternError, match=message) as caught:
+        rewritten(text)
+    (problem,) = caught.value.details["problems"]  # type: ignore[misc]
+    assert problem["text"] == text
+    assert problem["line"] == 2
+    line = text.split("\n")[1]
+    assert line[problem["column"] - 1 :].startswith(marked)
+
+
+def test_nothing_is_asked_of_spark_before_all_clauses_are_read() -> None:
+    good, bad = "MATCH_RECOGNIZE (PATTERN (a))", "MATCH_RECOGNIZE (PATTERN (a |))"
+    with pytest.raises(PatternError):
+        rewritten(f"SELECT * FROM nope {good} JOIN t {bad}")
