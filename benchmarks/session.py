@@ -8,8 +8,11 @@ import sys
 from pyspark.sql import SparkSession
 
 
-def start(cores: int = 2) -> SparkSession:
-    """A local session. Everything but size and quiet is Spark's default, as users have it."""
+def start(cores: int = 2, *, fresh_workers: bool = False) -> SparkSession:
+    """A local session. Everything but size and quiet is Spark's default, as users have it.
+
+    `fresh_workers`: no Python worker does two tasks.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
@@ -19,6 +22,7 @@ def start(cores: int = 2) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.worker.reuse", str(not fresh_workers).lower())
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
