@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,8 @@ ORDER = list(ROOMS)
 WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba"}
 # The files that talk to Spark. All others can be read and tested without it.
 SPARK_FILES = {
-    "answer", "carriers", "demo", "keys", "match", "metering", "prepare", "project",
-    "shipped", "typing_by_spark", "worker_entry",
+    "answer", "carriers", "keys", "local_spark", "match", "metering", "prepare", "project",
+    "row_answer", "row_match", "shipped", "typing_by_spark", "worker_entry",
 }  # fmt: skip
 
 
@@ -69,6 +70,16 @@ def test_a_room_imports_only_from_itself_and_the_rooms_after_it(room: str) -> No
             other = room_of(module)
             if other is not None:
                 assert ORDER.index(other) >= ORDER.index(room), f"{path.name} imports {module}"
+
+
+def test_every_folder_of_code_is_installed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = [
+        ".".join([package, *path.parent.relative_to(ROOT / room).parts])
+        for room, package in ROOMS.items()
+        for path in (ROOT / room).rglob("__init__.py")
+    ]
+    assert sorted(settings["packages"]) == sorted(folders)
 
 
 def test_the_workers_room_imports_only_the_libraries_of_a_worker() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from spark_cep import cli, demo
+from spark_cep import cli, demo, statements
 from spark_cep.errors import LimitError, PatternError
+from spark_cep.local_spark import SparkUnavailable
 from spark_cep.udfs.errors import WorkerError
 
 
@@ -28,7 +31,9 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith("spark-cep ")
 
 
-@pytest.mark.parametrize("arguments", [["run"], ["demo", "--rows", "x"], ["demo", "--rows", "3"]])
+@pytest.mark.parametrize(
+    "arguments", [["run"], ["run", "--sql", "SELECT 1", "--table", "t"], ["demo", "--rows", "3"]]
+)
 def test_wrong_arguments_end_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
@@ -55,7 +60,7 @@ def test_an_error_of_the_library_ends_with_1_and_its_hint(
 def test_a_spark_that_cannot_start_ends_with_3(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fail_with(demo.SparkUnavailable("no Java"), monkeypatch)
+    fail_with(SparkUnavailable("no Java"), monkeypatch)
     assert cli.main(["demo"]) == cli.NO_SPARK
     assert capsys.readouterr().err == "spark-cep: no Java\n"
 
@@ -64,3 +69,25 @@ def test_an_error_of_somebody_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch
     fail_with(ZeroDivisionError(), monkeypatch)
     with pytest.raises(ZeroDivisionError):
         cli.main(["demo"])
+
+
+def test_a_statement_and_its_tables_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[statements.Task] = []
+    monkeypatch.setattr(statements, "run", ran.append)
+    monkeypatch.setattr(statements, "explain", ran.append)
+    tables = ["--table", "t=ticks.csv", "--table", "u=a=b"]
+    assert cli.main(["run", "--sql", "SELECT 1", *tables, "--out", "x.json"]) == cli.DONE
+    assert cli.main(["explain", "--sql", "SELECT 1", "--json"]) == cli.DONE
+    wanted = statements.Task("SELECT 1", {"t": "ticks.csv", "u": "a=b"}, "x.json")
+    assert ran == [wanted, statements.Task("SELECT 1", {}, as_json=True)]
+
+
+def test_a_format_that_is_not_known_is_refused_before_spark_starts() -> None:
+    assert cli.main(["run", "--sql", "SELECT 1", "--table", "t=ticks.xls"]) == cli.REFUSED
+
+
+def test_a_statement_may_be_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "query.sql"
+    path.write_text("SELECT 1")
+    assert statements.statement_of(str(path)) == "SELECT 1"
+    assert statements.statement_of("SELECT 2") == "SELECT 2"
