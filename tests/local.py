@@ -105,7 +105,7 @@ class Pipeline:
         )
         if self._compiled.after:
             raise NotImplementedError(f"only Spark can evaluate {self._compiled.after}")
-        self._row = self._shipment.column("u")
+        self.row = self._shipment.column("u")
         self._slicing = self._sliced()
         self.program = self._program(self._compiled)
         self.later = replace(self.program, plan=setting.later_plan or setting.plan)
@@ -122,7 +122,7 @@ class Pipeline:
     def read(self, table: pa.Table, rows_at: Any, found: Found) -> list[Match]:
         """Matches as the reference writes them."""
         ids = {row["u"]: place for place, row in enumerate(self._case.rows)}
-        column = table.column(self._row).to_pylist()
+        column = table.column(self.row).to_pylist()
         rows = {v: rows_at(positions).tolist() for v, positions in found.rows.items()}
 
         def value(variable: int, match: int) -> int | tuple[int, ...] | None:

@@ -1,15 +1,14 @@
 """The one core: events in, matches that became certain out, the rest kept in a state.
 
-`advance` takes the events up to a horizon, the event time up to which the input is complete. A
-match is given in the advance that decides the row of its latest event. A row is decided at once
-under skip-till-any, unless something after it can still matter (a NOT at the end or in AND, the
-other strategies): then when a whole window behind it is known. Batch is one advance without a
-horizon; streams and adaptation make several. Any split gives the same matches.
+`advance` takes new events and a horizon, the event time up to which the input is complete, and
+gives the matches that are certain by then (`deciding.py` says when that is). Batch is one advance
+without a horizon; streams and adaptation make several. Any split gives the same matches, and so
+does any order of arrival, as long as no row comes that a horizon has passed.
 
-The state is the events that a later match can still need, with two flags each: `given`, matches
-ending there were given, and `used`, consumed by a match. A plan with an eager group keeps the
-group's partial matches beside them; a plan that does not know them finds its own anew from the
-events, so a plan may change from one advance to the next.
+The state is the events that a later match can still need, in the order in which they came, with
+two flags each. A plan with an eager group keeps the group's partial matches beside them; a plan
+that does not know them finds its own anew from the events, so a plan may change from one advance
+to the next.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.consume import consumed
-from spark_cep.udfs.events import (
-    AHEAD,
-    NEW,
-    OLD,
-    Events,
-    Flags,
-    Positions,
-    counted,
-    numbers,
-    without_null_times,
+from spark_cep.udfs.deciding import (
+    given_by,
+    in_slice,
+    needed,
+    places_of_nots,
+    status,
+    waits_for_horizon,
+    window_has_passed,
 )
+from spark_cep.udfs.events import AHEAD, Events, Flags, counted, numbers, without_null_times
 from spark_cep.udfs.joining.any_match import BranchMatcher
 from spark_cep.udfs.joining.kept import KeptRows, Prefixes, from_rows, grown, to_rows
 from spark_cep.udfs.matching import Found, Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.ordering import branch_plans
-from spark_cep.udfs.running.runs import match_runs
+from spark_cep.udfs.running.runs import Race
 from spark_cep.udfs.values.evaluate import Tally
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events import Positions
     from spark_cep.udfs.program import BranchPlan, Program
 
 GIVEN, USED = "__given", "__used"
@@ -87,13 +86,14 @@ def advance(
     metrics.rows = fresh.num_rows
     events, later = _known(program, _with_flags(state, fresh), horizon)
     metrics.buffered_events = events.largest_buffer()
-    status = _status(program, events, horizon)
     tally = Tally(ansi=program.ansi)
-    matching = Matching(program, events, status, Meter(events, program.limits, metrics), tally)
+    meter = Meter(events, program.limits, metrics)
+    rows = _status(program, events, horizon)
+    matching = Matching(program, events, rows, meter, tally, given_by(program))
     metrics.candidates = counted(program, numbers(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
     eager = _Eager(matching, planner, state, horizon)
-    matches = _counted(_matches(eager), matching.meter, tally)
+    matches = _counted(_matches(eager, horizon), matching.meter, tally)
     used = None
     if program.consumption == "consume":
         matches, used = _consume(matching, matches)
@@ -123,7 +123,7 @@ class _Eager:
             BranchMatcher(matching, number) for number in range(len(matching.program.branches))
         ]
         # Where nothing comes after, a group is a join like any other.
-        if horizon is None and not state.groups:
+        if (horizon is None and not state.groups) or not keeps_partial_matches(matching):
             return
         position = np.argsort(matching.events.permutation)
         for number, plan in enumerate(self.plans):
@@ -143,23 +143,34 @@ class _Eager:
             whole = {frozenset(plan.eager): prefixes[len(plan.eager)]} if prefixes else {}
             yield from matcher.matches(plan, whole)
 
-    def kept(self, needed: Flags) -> tuple[KeptRows, ...]:
-        place = np.cumsum(needed) - 1
+    def kept(self, stay: Flags, place: Positions) -> tuple[KeptRows, ...]:
+        """`stay`: which positions stay in the state; `place`: their rows there."""
         return tuple(
             rows
             for number, prefixes in self.prefixes.items()
-            for rows in to_rows(number, self.plans[number].eager, prefixes, needed, place)
+            for rows in to_rows(number, self.plans[number].eager, prefixes, stay, place)
         )
 
     def groups(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         return tuple((number, self.plans[number].eager) for number in self.prefixes)
 
 
-def _matches(eager: _Eager) -> Iterator[Found]:
-    if eager.matching.program.strategy == "any":
-        yield from eager.matches()
-    elif eager.matching.events.size:
-        yield from match_runs(eager.matching)
+def keeps_partial_matches(matching: Matching) -> bool:
+    """Whether a plan's eager groups are kept. Not where a match hangs on its earliest row: which
+    partial matches are new is then not known from the status of their rows."""
+    return matching.program.strategy == "any" and matching.given_by != "earliest"
+
+
+def _matches(eager: _Eager, horizon: int | float | None) -> Iterator[Found]:
+    matching = eager.matching
+    if matching.program.strategy == "any":
+        return eager.matches()
+    if not matching.events.size:
+        return iter(())
+    # Which starts are decided is known when all runs have gone as far as they can.
+    race = Race(matching, window_has_passed(matching.program, matching.events, horizon))
+    race.run()
+    return race.matches()
 
 
 def _counted(matches: Iterator[Found], meter: Meter, tally: Tally) -> Iterator[Found]:
@@ -183,7 +194,7 @@ def _known(
     program: Program, table: pa.Table, horizon: int | float | None
 ) -> tuple[Events, pa.Table | None]:
     """The events up to the horizon, and those beyond it, which have to wait."""
-    if horizon is None:
+    if horizon is None or not waits_for_horizon(program):
         return Events(program, table), None
     every = Events(program, table)
     waiting = every.time > horizon
@@ -195,12 +206,10 @@ def _known(
 
 
 def _status(program: Program, events: Events, horizon: int | float | None) -> Positions:
-    decided = _decided(program, events, horizon)
-    status = np.where(decided, NEW, AHEAD)
+    given = _flag(events, GIVEN)
     if program.home is not None:
-        status = _in_slice(events, _flag(events, program.columns[program.home]))
-    status[_flag(events, GIVEN)] = OLD
-    return status
+        return in_slice(events, _flag(events, program.columns[program.home]), given)
+    return status(program, events, given, horizon)
 
 
 def _flag(events: Events, name: str) -> Flags:
@@ -209,35 +218,7 @@ def _flag(events: Events, name: str) -> Flags:
     return flags
 
 
-def _in_slice(events: Events, home: Flags) -> Positions:
-    """Copies before a slice's own rows are old there, copies after them lie ahead."""
-    count = np.concatenate([[0], np.cumsum(home)])
-    earlier = count[:-1] - count[events.partition.start]
-    own = count[events.partition.end] - count[events.partition.start]
-    # A slice with copies only has no latest event of its own.
-    outside = np.where((earlier == 0) & (own > 0), OLD, AHEAD)
-    return np.where(home, NEW, outside)
-
-
-def _waits(program: Program) -> bool:
-    """Whether rows after a match's latest event can still change it."""
-    return program.strategy != "any" or any(
-        negation.place in {"end", "around"}
-        for branch in program.branches
-        for negations in (branch.negations, *branch.covered)
-        for negation in negations
-    )
-
-
-def _decided(program: Program, events: Events, horizon: int | float | None) -> Flags:
-    if horizon is None or not _waits(program):
-        return np.ones(events.size, dtype=np.bool_)
-    window = program.window
-    if window is None:
-        return np.zeros(events.size, dtype=np.bool_)
-    if window.kind == "events":
-        return events.partition.end - events.tie.start >= window.size
-    return _are_beyond(events, horizon, window.size)
+# ---- what is kept ------------------------------------------------------------------------------
 
 
 def _rest(
@@ -246,37 +227,48 @@ def _rest(
     if horizon is None:
         return State(None, None)
     matching = eager.matching
-    program, events, status = matching.program, matching.events, matching.status
-    needed = _needed(program, events, horizon)
-    kept = np.flatnonzero(needed)
-    rows = pa.array(events.rows(kept))
-    table = events.table.take(rows)
-    given = pa.array(status[kept] != AHEAD)
-    table = table.set_column(table.schema.get_field_index(GIVEN), GIVEN, given)
+    events = matching.events
+    stay = _needed(matching, horizon)
+    # In the order of the table, so that rows of one arrival stay together.
+    row_stays = np.zeros(events.size, dtype=np.bool_)
+    row_stays[events.permutation] = stay
+    rows = np.flatnonzero(row_stays)
+    place = (np.cumsum(row_stays) - 1)[events.permutation]
+    given = np.zeros(events.size, dtype=np.bool_)
+    given[events.permutation] = matching.status != AHEAD
+    table = _flagged(events.table.take(pa.array(rows)), GIVEN, given[rows])
     if used is not None:
-        table = table.set_column(table.schema.get_field_index(USED), USED, pa.array(used[kept]))
+        of_row = np.zeros(events.size, dtype=np.bool_)
+        of_row[events.permutation] = used
+        table = _flagged(table, USED, of_row[rows])
     if later is not None:
         table = pa.concat_tables([table, later])
-    return State(table, horizon, eager.groups(), eager.kept(needed))
+    return State(table, horizon, eager.groups(), eager.kept(stay, place))
 
 
-def _needed(program: Program, events: Events, horizon: int | float) -> Flags:
-    """Events that can be in, or forbid, a match whose latest event is not decided yet."""
-    window = program.window
-    if window is None:
-        return np.ones(events.size, dtype=np.bool_)
-    reach = window.size * (2 if _waits(program) else 1)
-    if window.kind == "events":
-        return events.partition.end - events.tie.start < reach
-    return ~_are_beyond(events, horizon, reach)
+def _flagged(table: pa.Table, name: str, flags: Flags) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, pa.array(flags))
 
 
-def _are_beyond(events: Events, horizon: int | float, reach: int | float) -> Flags:
-    """Events that are further than `reach` from every one that comes after the horizon. Between
-    floats the distance may round to what it is to the horizon itself."""
-    distance = horizon - events.time
-    beyond = distance > reach if distance.dtype.kind == "f" else distance >= reach
-    return np.asarray(beyond, dtype=np.bool_)
+def _needed(matching: Matching, horizon: int | float) -> Flags:
+    program, events = matching.program, matching.events
+    stay = needed(program, events, horizon)
+    if matching.given_by == "start" and not places_of_nots(program) & {"start", "around"}:
+        stay &= _from_first_open_start(matching)
+    return stay
+
+
+def _from_first_open_start(matching: Matching) -> Flags:
+    """Rows of each partition from the first start on whose runs have not all ended."""
+    partition = matching.events.partition.start
+    waiting = np.flatnonzero(matching.status == AHEAD)
+    begins, first = np.unique(partition[waiting], return_index=True)
+    if not len(begins):
+        return np.zeros(len(partition), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(begins, partition), len(begins) - 1)
+    from_here = waiting[first][place]
+    rows = np.arange(len(partition))
+    return np.asarray((begins[place] == partition) & (rows >= from_here), dtype=np.bool_)
 
 
 # ---- consumption -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from typing import Literal as Choice
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Events, Flags, Positions
@@ -13,15 +14,21 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.tally import Tally
 
 
+# Which row of a match says in which advance it is given: `deciding.py`.
+GivenBy = Choice["any", "latest", "earliest", "start"]
+
+
 @dataclass
 class Matching:
-    """What all branches of one advance share. `status` has OLD, NEW or AHEAD for each row."""
+    """What all branches of one advance share. `status` has OLD, NEW or AHEAD for each row, and
+    `given_by` says of which row of a match it counts."""
 
     program: Program
     events: Events
     status: Positions
     meter: Meter
     tally: Tally
+    given_by: GivenBy = "latest"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from spark_cep.udfs.events import NEW, Events, without_null_times
 from spark_cep.udfs.expressions import FOLDS, UserCall, cells
+from spark_cep.udfs.joining.cases import Case
 from spark_cep.udfs.joining.comparisons import cost
 from spark_cep.udfs.joining.partials import Elements, Partials, Slots
 from spark_cep.udfs.joining.pools import Pools
@@ -70,7 +71,7 @@ def _walk(matching: Matching, number: int) -> Walk:
     branch = matching.program.branches[number]
     slots = Slots({place: Elements(slot) for place, slot in enumerate(branch.slots)})
     steps = Steps(branch, matching.program, matching.program.conditions)
-    return Walk(matching, number, steps, Pools(matching, slots, {}), frozenset(slots.elements))
+    return Walk(matching, number, steps, Pools(matching, slots, Case()), frozenset(slots.elements))
 
 
 def _together(program: Program) -> Iterator[list[int]]:

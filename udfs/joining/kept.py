@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.events import NEW, OLD
+from spark_cep.udfs.joining.cases import IS_NEW, IS_OLD, Case, Rule
 from spark_cep.udfs.joining.partials import Partials, together
 from spark_cep.udfs.joining.routes import Chain
 from spark_cep.udfs.planning.shapes import chain
@@ -42,23 +42,23 @@ def grown(matcher: BranchMatcher, group: Sequence[int], old: Prefixes | None) ->
     """Partial matches of every prefix of the group, by its length. `old`: those known before
     this advance; None where there are none to go on from, so that all are found anew."""
     prefixes: Prefixes = {}
-    known = _first(matcher, group[0], OLD)
-    new = _first(matcher, group[0], NEW)
+    known = _first(matcher, group[0], Rule(every=IS_OLD))
+    new = _first(matcher, group[0], Rule(some=IS_NEW))
     prefixes[1] = together([*known, *new])
     for length in range(2, len(group) + 1):
         prefix = tuple(group[:length])
         if old is None:
-            prefixes[length] = together(_extended(matcher, prefix, prefixes[length - 1], {}))
+            prefixes[length] = together(_extended(matcher, prefix, prefixes[length - 1]))
             continue
-        fresh = together(_extended(matcher, prefix, new, {}))
-        fresh += together(_extended(matcher, prefix, known, {prefix[-1]: NEW}))
+        fresh = together(_extended(matcher, prefix, new))
+        fresh += together(_extended(matcher, prefix, known, Rule(some=IS_NEW)))
         known, new = old.get(length, []), fresh
         prefixes[length] = together([*known, *fresh])
     return prefixes
 
 
-def _first(matcher: BranchMatcher, slot: int, status: int) -> list[Partials]:
-    walk = matcher.walk({slot: status}, (slot,), keeps_all=False)
+def _first(matcher: BranchMatcher, slot: int, rule: Rule) -> list[Partials]:
+    walk = matcher.walk(Case({slot: rule}), (slot,), keeps_all=False)
     return together(walk.run(Chain(slot)))
 
 
@@ -66,9 +66,11 @@ def _extended(
     matcher: BranchMatcher,
     prefix: tuple[int, ...],
     sets: Sequence[Partials],
-    ends: Mapping[int, int],
+    rule: Rule | None = None,
 ) -> Iterator[Partials]:
-    walk = matcher.walk(ends, prefix, keeps_all=True)
+    """The partial matches with one more slot; `rule`: what its rows have to be."""
+    case = Case() if rule is None else Case({prefix[-1]: rule})
+    walk = matcher.walk(case, prefix, keeps_all=True)
     before = frozenset(prefix[:-1])
     return walk.run(Chain(chain(prefix), {before: sets}))
 

@@ -1,25 +1,25 @@
 """What may fill a slot in this advance, and how it is looked up.
 
-One `Pools` serves all walks that ask for the same ends: `ends` says of which slots the last row
-has to be NEW, or OLD, which is how "the latest event is new" is pushed into the candidates.
-Pools and indexes are made when a step first needs them.
+One `Pools` serves all walks of one case (`cases.py`): which of its rows have to be old or new is
+pushed into the candidates. Pools and indexes are made when a step first needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.events import AHEAD, OLD, Positions
 from spark_cep.udfs.joining.scope import IndexedPool, Pool, grows
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events import Flags, Positions
     from spark_cep.udfs.expressions import Cell
+    from spark_cep.udfs.joining.cases import Case, Rule
     from spark_cep.udfs.joining.comparisons import Equality
-    from spark_cep.udfs.joining.partials import Slots
+    from spark_cep.udfs.joining.partials import Partials, Slots
     from spark_cep.udfs.matching import Matching
     from spark_cep.udfs.values.vectors import Vector
 
@@ -30,7 +30,7 @@ class Pools:
 
     matching: Matching
     slots: Slots
-    ends: Mapping[int, int]
+    case: Case
     _pools: dict[int, Pool] = field(default_factory=dict)
     _indexes: dict[tuple[int, tuple[Cell, ...]], IndexedPool] = field(default_factory=dict)
     _growing: dict[tuple[int, Cell], bool] = field(default_factory=dict)
@@ -45,13 +45,7 @@ class Pools:
             else:
                 assert filled.first is not None
                 elements = np.arange(len(filled.first))
-            status = matching.status[filled.last_row(elements)]
-            kept = status != AHEAD
-            if slot in self.ends and not filled.slot.is_list:
-                kept = status == self.ends[slot]
-            elif self.ends.get(slot) == OLD:
-                kept = status == OLD
-            elements = elements[kept]
+            elements = elements[self._allowed(slot, elements)]
             self._pools[slot] = Pool(elements, filled.first_row(elements), matching.events.size)
         return self._pools[slot]
 
@@ -78,8 +72,35 @@ class Pools:
         assert cell.column is not None
         return self.matching.events.columns.gather(cell.column, cell.type, rows)
 
-    def has_right_end(self, slot: int, last_rows: Positions) -> Positions | None:
-        """For a complete list: which ones end in a row of the status asked for."""
-        if slot not in self.ends:
+    def rightly_filled(self, slot: int, partials: Partials) -> Flags | None:
+        """For complete lists: which ones have rows of the status asked for; None for all."""
+        rule = self.case.rule(slot)
+        if not rule.looks_at_lists:
             return None
-        return np.flatnonzero(self.matching.status[last_rows] == self.ends[slot])
+        return keeps_rule(rule, slot, (self.slots, partials), self.matching.status)
+
+    def _allowed(self, slot: int, elements: Positions) -> Flags:
+        """What is known of a single element already; a plain slot has just one."""
+        status, filled = self.matching.status, self.slots.elements[slot]
+        rule = self.case.rule(slot)
+        if filled.members is None:
+            allowed = rule.every if filled.slot.is_list else rule.of_one_row
+            return np.asarray(allowed >> status[elements] & 1, dtype=np.bool_)
+        kept = np.ones(len(elements), dtype=np.bool_)
+        for variable in filled.members:
+            kept &= (rule.every >> status[filled.rows(variable, elements)] & 1).astype(np.bool_)
+        return kept
+
+
+def keeps_rule(rule: Rule, slot: int, filled: tuple[Slots, Partials], status: Positions) -> Flags:
+    """Of which partial matches the slot's rows are as the rule asks."""
+    slots, partials = filled
+    kept = np.asarray(rule.first >> status[slots.first(slot, partials)] & 1, dtype=np.bool_)
+    kept &= (rule.last >> status[slots.last(slot, partials)] & 1).astype(np.bool_)
+    if rule.looks_inside:
+        has = np.zeros(len(partials), dtype=np.bool_)
+        for rows in slots.all_rows(slot, partials):
+            kept &= (rule.every >> status[rows] & 1).all(axis=1)
+            has |= (rule.some >> status[rows] & 1).any(axis=1)
+        kept &= has
+    return kept

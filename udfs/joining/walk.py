@@ -156,9 +156,9 @@ class Walk:
     def complete(self, bound: frozenset[int], step: Step, partials: Partials) -> Iterator[Task]:
         """The unit is filled: what could not be decided on the way is decided now."""
         if partials.elements[step.slot].ndim == 2 and len(step.unit) == 1:
-            ends = self.pools.has_right_end(step.slot, self.slots.last(step.slot, partials))
-            if ends is not None:
-                partials = partials.take(ends)
+            right = self.pools.rightly_filled(step.slot, partials)
+            if right is not None:
+                partials = partials.take(right)
         for condition in step.on_complete:
             if len(partials):
                 held = self.reader(partials).holds(condition)

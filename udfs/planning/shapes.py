@@ -5,7 +5,7 @@ A shape is a slot's number or (left, right); left is the spine, right the unit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,6 +48,47 @@ def slots_of(shape: Shape) -> tuple[int, ...]:
     if isinstance(shape, int):
         return (shape,)
     return slots_of(shape[0]) + slots_of(shape[1])
+
+
+def with_first(shape: Shape, slot: int, whole: Collection[frozenset[int]] = ()) -> Shape:
+    """The same order, but beginning with `slot`. Subtrees with the slots of one of `whole` stay
+    in one piece unless the slot is in them.
+
+    >>> with_first(((2, 1), 0), 1), with_first((2, (1, 0)), 0)
+    (((1, 2), 0), ((0, 1), 2))
+    >>> with_first(((2, 1), 0), 0, [frozenset({1, 2})])
+    (0, (2, 1))
+    """
+    rest: list[Shape] = []
+    while not isinstance(shape, int):
+        if slot not in slots_of(shape) and frozenset(slots_of(shape)) in whole:
+            break
+        left, right = shape
+        if slot in slots_of(right):
+            # What the slot stood with comes first.
+            shape = (with_first(right, slot, whole), left) if right != slot else (slot, left)
+            return _bound(_spine(shape, whole), rest)
+        rest.insert(0, right)
+        shape = left
+    return _bound([shape], rest)
+
+
+def _spine(shape: Shape, whole: Collection[frozenset[int]]) -> list[Shape]:
+    """What a chain binds one after the other, the second part taken apart too."""
+    assert not isinstance(shape, int)
+    first, second = shape
+    parts: list[Shape] = []
+    while not isinstance(second, int) and frozenset(slots_of(second)) not in whole:
+        second, last = second
+        parts.insert(0, last)
+    return [first, second, *parts]
+
+
+def _bound(first: Sequence[Shape], rest: Sequence[Shape]) -> Shape:
+    shape, *others = [*first, *rest]
+    for unit in others:
+        shape = (shape, unit)
+    return shape
 
 
 def tree_text(shape: Shape, names: Sequence[str]) -> str:

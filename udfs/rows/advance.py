@@ -26,7 +26,7 @@ from spark_cep.udfs.events import numbers, without_null_times
 from spark_cep.udfs.rows.answer import Answer, bucket_counts
 from spark_cep.udfs.rows.carried import PARTITIONS, RowState
 from spark_cep.udfs.rows.compiled import compiled
-from spark_cep.udfs.rows.reach import back, counts_matches, has_anchor
+from spark_cep.udfs.rows.reach import back, stays
 from spark_cep.udfs.rows.search import Search
 from spark_cep.udfs.rows.standing import Ends, Standing
 from spark_cep.udfs.rows.table import Table
@@ -83,6 +83,7 @@ class RowAdvance:
         rows = punctual
         if state.rows is not None:
             rows = pa.concat_tables([state.rows, punctual.cast(state.rows.schema)])
+        self._held = rows.num_rows
         known = None if self._final else self._horizon
         self._early = self._after(rows, known) if known is not None else rows.slice(0, 0)
         self._known = self._until(rows, known)
@@ -114,7 +115,10 @@ class RowAdvance:
             "rows": self._arrived,
             "ignored_rows": self._ignored,
             "late_rows": self.late,
-            "kept_rows": self.state.size,
+            "expired_rows": self._held - self.state.size,
+            "state_rows": self.state.size,
+            "stored_rows": self.state.size,
+            "state_bytes": self.state.nbytes,
             "matching_us": round((time.perf_counter() - began - handing) * 1e6),
         }
         yield answer.metrics(counts)
@@ -159,7 +163,7 @@ class RowAdvance:
         # The last row stands for the partition's key where no other does.
         kept_from = np.clip(standing.begin - reach, table.begins, table.ends - 1)
         remembered = np.ones(len(kept_from), np.bool_)
-        if not (reach or counts_matches(program) or has_anchor(program.pattern, "start")):
+        if not stays(program):
             remembered = standing.begin < table.ends
         size = np.where(remembered, table.ends - kept_from, 0)
         ends = np.cumsum(size)

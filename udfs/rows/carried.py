@@ -50,6 +50,10 @@ class RowState:
     def size(self) -> int:
         return 0 if self.rows is None else self.rows.num_rows
 
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.rows is None else int(self.rows.nbytes)
+
     def to_bytes(self, program: RowProgram) -> bytes:
         header = json.dumps(
             {

@@ -38,6 +38,12 @@ def counts_matches(program: RowProgram) -> bool:
     )
 
 
+def stays(program: RowProgram) -> bool:
+    """Whether a partition leaves something behind also where none of its rows is undecided: rows
+    that are read before a search, the number of its last match, that it has begun."""
+    return bool(back(program)) or counts_matches(program) or has_anchor(program.pattern, "start")
+
+
 def has_anchor(node: Node, kind: str) -> bool:
     """`kind`: "start" or "end"."""
     return node.kind == kind or any(has_anchor(part, kind) for part in node.parts)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def finished(
     matching: Matching, trail: Trail, automaton: Automaton, states: Sequence[State]
 ) -> Iterator[Found]:
-    """The reported matches whose latest row is new, as sets."""
+    """The reported matches whose latest row is new, or their start, as sets."""
     judge = _Judge(matching, trail, automaton, states)
     nodes = _longest(trail, judge)
     shapes: dict[tuple[tuple[int, int], ...], list[Found]] = {}
@@ -39,7 +39,9 @@ def finished(
         if not len(mine) or not branches:
             continue
         for part in assemble(trail, mine, branches[0].slots):
-            new = matching.status[part.partials.latest] == NEW
+            partials = part.partials
+            counts = partials.earliest if matching.given_by == "start" else partials.latest
+            new = matching.status[counts] == NEW
             found = _found(branches[0], part, new)
             if len(found):
                 shapes.setdefault(_shape(found), []).append(found)

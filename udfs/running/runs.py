@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_cep.udfs.deciding import places_of_nots
+from spark_cep.udfs.events import AHEAD, OLD
 from spark_cep.udfs.expressions import cells
 from spark_cep.udfs.joining.partials import Elements, Partials, Slots
 from spark_cep.udfs.joining.reading import Candidates, Reader
@@ -67,13 +69,6 @@ def _joined(parts: Sequence[Runs]) -> Runs:
     return Runs(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Runs)))
 
 
-def match_runs(matching: Matching) -> Iterator[Found]:
-    """All matches whose latest row is new."""
-    race = _Race(matching)
-    race.run()
-    yield from finished(matching, race.trail, race.automaton, race.states)
-
-
 @dataclass(frozen=True)
 class _Accepted:
     """Pairs of a run and a row it may take through `transition`."""
@@ -83,11 +78,19 @@ class _Accepted:
     row: Positions
 
 
-class _Race:
-    """Runs over one set of events until all have ended; leaves a trail."""
+class Race:
+    """Runs over one set of events until all have ended, or gone as far as there are rows.
 
-    def __init__(self, matching: Matching) -> None:
+    `passed`: of which rows the window is known to its end. Where a match hangs on its start, a
+    start is decided when every run from it, or from a row tied with it, has ended.
+    """
+
+    def __init__(self, matching: Matching, passed: Flags) -> None:
         self.matching = matching
+        self._passed = passed
+        self._is_open = np.zeros(matching.events.size, dtype=np.bool_)
+        if places_of_nots(matching.program) & {"end", "around"}:
+            self._is_open = ~passed
         self.events = matching.events
         self.automaton = Automaton(matching.program)
         self.trail = Trail()
@@ -110,12 +113,20 @@ class _Race:
             for reached, moved in self._round(state, runs):
                 if len(moved):
                     waiting.setdefault(reached, []).append(moved)
+        if self.matching.given_by == "start":
+            self.matching.status[self._is_open[self.events.tie.start]] = AHEAD
+
+    def matches(self) -> Iterator[Found]:
+        """The matches that are given now; `run` has been called."""
+        return finished(self.matching, self.trail, self.automaton, self.states)
 
     # -- starting and taking ---------------------------------------------------------------------
 
     def _started(self) -> Iterator[tuple[State, Runs]]:
         for transition in self.automaton.transitions(self.automaton.start):
             rows = self._rows(transition.variable)
+            if self.matching.given_by == "start":
+                rows = rows[self.matching.status[rows] != OLD]
             fits = self.events.fits(rows)
             rows = rows if fits is None else rows[fits]
             nobody = np.full((len(rows), len(self.matching.program.variables)), -1)
@@ -167,10 +178,19 @@ class _Race:
         for pairs in chosen:
             moved[pairs.run] = True
         stay = ~moved & (reach < limit)
+        self._leave_open(runs.take(~moved & ~stay))
         # A look that ends within one large group of ties made no progress: it has to widen.
         stuck = reach <= runs.cursor
         look = np.where(stuck, runs.look * 2, np.minimum(runs.look * 2, FARTHEST_LOOK))
         yield state, replace(runs, cursor=np.maximum(reach, runs.cursor), look=look).take(stay)
+
+    def _leave_open(self, runs: Runs) -> None:
+        """Marks the starts of runs that found nothing, where a row may come that they take."""
+        is_open = ~self._passed[runs.earliest]
+        if self.matching.program.strategy == "strict":
+            tie, partition = self.events.tie, self.events.partition
+            is_open &= tie.end[runs.latest] >= partition.end[runs.latest]
+        self._is_open[self.events.tie.start[runs.earliest[is_open]]] = True
 
     def _limit(self, runs: Runs) -> Positions:
         """Where the run cannot take rows any more: window, partition, and under strict the end

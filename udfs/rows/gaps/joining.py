@@ -16,6 +16,7 @@ import pyarrow as pa
 from spark_cep.udfs.events import NEW, Events
 from spark_cep.udfs.expressions import BIGINT
 from spark_cep.udfs.joining.any_match import BranchMatcher
+from spark_cep.udfs.joining.cases import Case
 from spark_cep.udfs.matching import Matching
 from spark_cep.udfs.metrics import Meter, Metrics
 from spark_cep.udfs.program import (
@@ -51,7 +52,7 @@ def walk_over(gapped: Gapped, table: Table, possible: Array, tally: Tally) -> Wa
     events = Events(program, _events(gapped, table, possible))
     status = np.full(events.size, NEW)
     matching = Matching(program, events, status, Meter(events, program.limits, Metrics()), tally)
-    return BranchMatcher(matching, 0).walk({}, range(len(gapped.points)))
+    return BranchMatcher(matching, 0).walk(Case(), range(len(gapped.points)))
 
 
 def possible(gapped: Gapped, table: Table, tally: Tally) -> Array:
