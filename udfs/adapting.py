@@ -9,17 +9,21 @@ events is found anew from them when the plan changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING
 
-from spark_cep.udfs.engine import State, advance
+import numpy as np
+
+from spark_cep.udfs.engine import State, advance, keeps_partial_matches
+from spark_cep.udfs.events import NEW
 from spark_cep.udfs.metrics import Metrics
 from spark_cep.udfs.ordering import branch_plans
 from spark_cep.udfs.planning.adaptation import Adapter
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.planning.generate import ADAPTABLE, generators, models, show
+from spark_cep.udfs.planning.keeping import Way, ways
 from spark_cep.udfs.planning.model import plan_cost
 from spark_cep.udfs.planning.observed import Observed
 from spark_cep.udfs.planning.tree import tree_cost
@@ -27,6 +31,8 @@ from spark_cep.udfs.program import BranchPlan, Estimates, Plan
 from spark_cep.udfs.rates import estimates_now, places
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spark_cep.udfs.chunks import Chunk
     from spark_cep.udfs.engine import Advance
     from spark_cep.udfs.matching import Found, Matching
@@ -41,6 +47,10 @@ LEAST_PLACES = 3
 # What making a plan anew takes.
 LITTLE_SECONDS = 1e-3
 PLACES = 8
+# What is kept is thought over again when a statistic has changed by this factor.
+CHANGED = 1.25
+# Where a trigger brings more of a window than this, its rows are most of what there is to match.
+MOST_NEW = 0.25
 
 
 class Adaptive:
@@ -54,27 +64,44 @@ class Adaptive:
         self._adapter: Adapter | None = None
         self._plan = program.plan
         self._has_changed = self._is_alone = False
+        self._looked: Estimates | None = None
         self._models = models(program) if self._adapts else []
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Advance, Found]]:
         """The matches of all chunks, each with the advance that has its events."""
         state = State()
         for chunk in chunks:
-            started = perf_counter_ns()
             self._has_changed = chunk.has_changed
             known = State() if chunk.fresh else state
             self._is_alone = chunk.horizon is None and known.events is None and not chunk.fresh
-            planner = self._planned if self._adapts else branch_plans
-            step = advance(self.program, known, chunk.table, chunk.horizon, planner=planner)
+            step = self.step(known, chunk.table, chunk.horizon)
             state = step.state
-            for found in step.matches:
-                self.metrics.matching_us += (perf_counter_ns() - started) // 1000
+            for found in self.matches(step):
                 yield step, found
-                started = perf_counter_ns()
+
+    def step(self, state: State, table: pa.Table, horizon: int | float | None) -> Advance:
+        """One advance with the plan for its events."""
+        started = perf_counter_ns()
+        planner = self._planned if self._adapts else branch_plans
+        step = advance(self.program, state, table, horizon, planner=planner)
+        self.metrics.matching_us += (perf_counter_ns() - started) // 1000
+        return step
+
+    def matches(self, step: Advance) -> Iterator[Found]:
+        """Its matches; when all were taken, they have been learnt from."""
+        started = perf_counter_ns()
+        for found in step.matches:
             self.metrics.matching_us += (perf_counter_ns() - started) // 1000
-            self.metrics.add(step.metrics)
-            if self._adapts:
-                self._observed.add({}, 0, step.metrics.conditions)
+            yield found
+            started = perf_counter_ns()
+        self.metrics.matching_us += (perf_counter_ns() - started) // 1000
+        self.metrics.add(step.metrics)
+        if self._adapts:
+            self._observed.add({}, 0, step.metrics.conditions)
+
+    def selectivities(self) -> Mapping[int, float]:
+        """What conditions were seen to keep."""
+        return self._observed.estimates().selectivities
 
     def _planned(self, matching: Matching) -> Sequence[BranchPlan]:
         """The plan for the events of one advance."""
@@ -85,8 +112,12 @@ class Adaptive:
         if self._is_alone and shipped is not None and self._is_little(now, shipped):
             return shipped
         plan, because = self._adapted(now, self._has_changed)
-        if self.program.adaptation.to_tree and self._is_scattered(matching, now):
+        # Where a trigger is a small part of a window, walks begin at what is new whatever the plan.
+        is_short = self.program.adaptation.to_hybrid and _is_short(matching)
+        if self.program.adaptation.to_tree and not is_short and self._is_scattered(matching, now):
             plan, because = Plan("tree"), "what is rare changes from window to window"
+        if is_short:
+            plan, because = self._kept(matching, now, (plan, because))
         if plan != self._plan:
             self.metrics.swaps.append(self._told(plan, because, matching))
             self._plan = plan
@@ -118,6 +149,45 @@ class Adaptive:
         here = replace(now, places=places(matching, count))
         return tree_cost(self._models, chains, here, costs).time < CLEARLY * one.time
 
+    def _kept(self, matching: Matching, now: Estimates, lazy: tuple[Plan, str]) -> tuple[Plan, str]:
+        """The plan that keeps partial matches between triggers, where that clearly pays. Finding
+        a group anew takes as long as many triggers, so what is kept stays until another way is
+        clearly better."""
+        if not keeps_partial_matches(matching):
+            return lazy
+        if self._looked is not None and not _differ(self._looked, now):
+            return (self._plan, "") if self._plan.kind == "hybrid" else lazy
+        self._looked = now
+        costs = self.program.costs or TYPICAL
+        share = float(np.mean(matching.status == NEW))
+        found = [ways(model, now, costs, share) for model in self._models]
+        without = sum(each[0].seconds for each in found)
+        in_force = self._in_force(found)
+        best = [min(each, key=lambda way: way.seconds) for each in found]
+        seconds = sum(way.seconds for way in best)
+        if in_force is not None and min(seconds, without) >= CLEARLY * in_force:
+            return self._plan, ""
+        if without < LITTLE_SECONDS or seconds > CLEARLY * without:
+            return lazy
+        held = sum(way.held for way in best)
+        because = (
+            f"keeping about {held:,.0f} partial matches is expected to take {seconds * 1e3:.1f} "
+            f"ms a trigger, finding them anew {without * 1e3:.1f} ms"
+        )
+        return Plan("hybrid", tuple(way.plan for way in best)), because
+
+    def _in_force(self, found: Sequence[Sequence[Way]]) -> float | None:
+        """What the groups that are kept now are expected to take; None if there are none."""
+        if self._plan.kind != "hybrid" or self._plan.branches is None:
+            return None
+        seconds = 0.0
+        for each, plan in zip(found, self._plan.branches, strict=True):
+            same = [way.seconds for way in each if way.plan.eager == plan.eager]
+            if not same:
+                return None
+            seconds += same[0]
+        return seconds
+
     def _adapted(self, now: Estimates, has_changed: bool) -> tuple[Plan, str]:
         if self._adapter is None:
             costs = self.program.costs or TYPICAL
@@ -139,3 +209,19 @@ class Adaptive:
             "because": because,
             "event_time": str(matching.events.start_of(0)),
         }
+
+
+def _is_short(matching: Matching) -> bool:
+    """Whether this advance brings a small part of what there is to match."""
+    return bool(matching.events.size and np.mean(matching.status == NEW) <= MOST_NEW)
+
+
+def _differ(before: Estimates, now: Estimates) -> bool:
+    for old, new in ((before.rates, now.rates), (before.selectivities, now.selectivities)):
+        if old.keys() != new.keys():
+            return True
+        for key, value in new.items():
+            least, most = sorted((old[key], value))
+            if most > CHANGED * least:
+                return True
+    return False

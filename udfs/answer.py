@@ -17,7 +17,7 @@ from spark_cep.udfs.matching import Found
 from spark_cep.udfs.values.arrow_values import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from spark_cep.udfs.events import Events, Positions
     from spark_cep.udfs.metrics import Metrics
@@ -50,10 +50,11 @@ class Answer:
                 self._all(part, numbers) if self._output.rows == "all" else self._one(part, numbers)
             )
 
-    def metrics(self, metrics: Metrics) -> pa.RecordBatch:
-        """The bucket's closing row."""
+    def metrics(self, metrics: Metrics, more: Mapping[str, int] | None = None) -> pa.RecordBatch:
+        """The bucket's closing row. `more`: what was counted around the engine."""
         # json knows no integers of numpy.
-        counts = pa.array([json.dumps(metrics.to_dict(), default=int)], type=_METRICS_TYPE)
+        text = json.dumps({**metrics.to_dict(), **(more or {})}, default=int)
+        counts = pa.array([text], type=_METRICS_TYPE)
         empty = np.zeros(0, dtype=np.int64)
         shape = (self._one_columns if self._output.rows == "one" else self._all_columns)(
             _NOTHING, empty

@@ -55,6 +55,15 @@ TOTALS = (
     "matching_us",  # spent on everything else in the engine
     "stretches",  # windows of keys: what the counts are per
 )
+# ... and what a trigger of a stream adds.
+STREAM_METRICS = (
+    "late_rows",  # came behind the watermark of an earlier trigger, and were dropped
+    "expired_rows",  # not needed any more
+    "state_rows",  # needed for matches to come
+    "stored_rows",  # those in the state store, also if nobody needs them any more
+    "state_bytes",  # of the rows needed
+    "kept_partial_matches",
+)
 PEAKS = frozenset({"peak_partial_matches", "buffered_events"})  # the largest counts, not the sum
 
 

@@ -128,11 +128,13 @@ class Tree:
 @dataclass(frozen=True)
 class Limits:
     """What ends a query with a LimitError. Counts are taken per partition key and window:
-    among partial matches (or matches) whose earliest events lie in one window-long stretch."""
+    among partial matches (or matches) whose earliest events lie in one window-long stretch.
+    `rows`: how many a stream keeps of one partition key."""
 
     partial_matches: int | None = 20_000_000
     matches: int | None = 100_000_000
     backtracking_steps: int | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -194,13 +196,15 @@ class Adaptation:
     """When the plan is made anew between advances. `threshold`: the relative change of any
     statistic that counts. `k`: conditions kept for each block of a plan, None for all of them.
     `distance`: by how much an invariant must be missed. `to_tree`: where what is rare changes
-    within an advance, its partial matches may each choose for themselves."""
+    within an advance, its partial matches may each choose for themselves. `to_hybrid`: on a
+    stream partial matches may be kept from trigger to trigger."""
 
     kind: Choice["off", "always", "threshold", "invariants"] = "off"
     threshold: float = 0.3
     k: int | None = 1
     distance: float | Choice["auto", "meta"] = "auto"
     to_tree: bool = False
+    to_hybrid: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,101 @@
+"""Which partial matches a stream keeps between its triggers: the choice, and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from benchmarks.programs import Prepared, prepare
+from spark_cep.pattern import event, seq
+from spark_cep.udfs import adapting
+from spark_cep.udfs.adapting import Adaptive
+from spark_cep.udfs.engine import State
+from spark_cep.udfs.planning.costs import TYPICAL
+from spark_cep.udfs.planning.generate import models
+from spark_cep.udfs.planning.keeping import KEEPING_SECONDS, ways
+from spark_cep.udfs.program import Adaptation, Estimates, Plan
+
+if TYPE_CHECKING:
+    from spark_cep.pattern import Pattern
+
+WINDOW = 2000
+ROWS = 60
+TRIGGER = 100
+
+
+def three(condition: str) -> Pattern:
+    kinds = [event(name, f"kind = {n}") for n, name in enumerate("abc")]
+    return seq(*kinds).where(condition).within(WINDOW)
+
+
+RARELY_TRUE = three("(a.x + b.x) % 1000 = 0")
+ALWAYS_TRUE = three("a.x + b.x >= 0")
+
+
+def trigger(pattern: Pattern, number: int, shares: tuple[float, ...]) -> Prepared:
+    random = np.random.default_rng(number)
+    return prepare(
+        pattern,
+        {
+            "t": np.sort(random.integers(number * TRIGGER, (number + 1) * TRIGGER, ROWS)),
+            "kind": random.choice(3, ROWS, p=shares),
+            "x": random.integers(0, 1000, ROWS),
+        },
+    )
+
+
+def streamed(pattern: Pattern, shares: tuple[float, ...], triggers: int = 40) -> Adaptive:
+    adaptation = Adaptation("invariants", to_tree=True, to_hybrid=True)
+    program = replace(
+        trigger(pattern, 0, shares).program, plan=Plan("lazy-chain"), adaptation=adaptation
+    )
+    adaptive, state = Adaptive(program), State()
+    for number in range(triggers):
+        table = trigger(pattern, number, shares).table
+        step = adaptive.step(state, table, number * TRIGGER)
+        for _ in adaptive.matches(step):
+            pass
+        state = step.state
+    return adaptive
+
+
+@pytest.fixture
+def _any_work_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("_any_work_counts")
+def test_pairs_that_hardly_ever_fit_are_kept_for_frequent_last_events() -> None:
+    swaps = streamed(RARELY_TRUE, (0.2, 0.2, 0.6)).metrics.swaps
+    assert swaps[-1]["to"] == "a b | c"
+    assert "partial matches is expected to take" in swaps[-1]["because"]
+    assert "finding them anew" in swaps[-1]["because"]
+
+
+@pytest.mark.usefixtures("_any_work_counts")
+def test_pairs_that_always_fit_are_not_kept() -> None:
+    swaps = streamed(ALWAYS_TRUE, (0.2, 0.2, 0.6)).metrics.swaps
+    assert not any("|" in swap["to"] for swap in swaps)
+
+
+def test_nothing_is_kept_where_there_is_hardly_any_work() -> None:
+    swaps = streamed(RARELY_TRUE, (0.2, 0.2, 0.6), triggers=5).metrics.swaps
+    assert not any("|" in swap["to"] for swap in swaps)
+
+
+def test_the_first_way_keeps_nothing_and_holding_costs_in_every_trigger() -> None:
+    program = trigger(RARELY_TRUE, 0, (0.2, 0.2, 0.6)).program
+    (model,) = models(program)
+    estimates = Estimates({0: 100.0, 1: 100.0, 2: 300.0}, {0: 0.001}, windows=3.0)
+    first, *others = ways(model, estimates, TYPICAL, share=0.01)
+    assert (first.plan.eager, first.held) == ((), 0.0)
+    for way in others:
+        assert len(way.plan.eager) > 1
+        assert way.held > 0
+        # All but the holding is work for new events only.
+        idle = next(w for w in ways(model, estimates, TYPICAL, 0.0) if w.plan == way.plan)
+        assert idle.seconds == pytest.approx(KEEPING_SECONDS * way.held)
+        assert way.seconds > idle.seconds

@@ -1,0 +1,79 @@
+"""What a stream needs is said before it starts, with what to write instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.types import LongType, StructField, TimestampType
+
+from spark_cep.compiling.compile import compile_pattern
+from spark_cep.errors import PatternError
+from spark_cep.pattern import Pattern, seq
+from spark_cep.streaming.checks import (
+    check_bounded,
+    check_consumed,
+    check_decidable,
+    check_watermark,
+)
+from spark_cep.udfs.program import Limits, Window
+from tests.compiling import COLUMNS, INFOS, FakeShipment
+from tests.fake_typer import LocalTyper
+
+if TYPE_CHECKING:
+    from spark_cep.compiling.compiled import Compiled
+
+MARKED = {"spark.watermarkDelayMs": 5000}
+
+
+def compiled(pattern: Pattern) -> Compiled:
+    return compile_pattern(
+        pattern,
+        INFOS,
+        order_by="ts",
+        partition_by=None,
+        typer=LocalTyper(COLUMNS),
+        shipment=FakeShipment(),
+        time_zone="UTC",
+    )
+
+
+def test_a_stream_is_ordered_by_a_timestamp_with_a_watermark() -> None:
+    check_watermark(StructField("c0", TimestampType(), metadata=MARKED), "`ts`")
+    with pytest.raises(PatternError, match="no watermark on 'ts'"):
+        check_watermark(StructField("c0", TimestampType()), "`ts`")
+    with pytest.raises(PatternError, match="'n' is BIGINT"):
+        check_watermark(StructField("c0", LongType(), metadata=MARKED), "`n`")
+    with pytest.raises(PatternError, match="has no order_by"):
+        check_watermark(None, "")
+
+
+def test_an_expression_is_shown_as_it_was_written_and_the_hint_names_a_column() -> None:
+    with pytest.raises(PatternError) as error:
+        check_watermark(StructField("c0", TimestampType()), "`ts` + interval 1 second")
+    assert "'ts + interval 1 second'" in str(error.value)
+    assert 'withWatermark("ts", ' in str(error.value)
+
+
+def test_a_window_or_a_limit_on_rows_bounds_a_stream() -> None:
+    check_bounded(Window("time", 10), Limits())
+    check_bounded(None, Limits(rows=100))
+    with pytest.raises(PatternError, match="keep every row for ever"):
+        check_bounded(None, Limits())
+
+
+def test_a_run_that_consumes_is_never_certain_without_a_window() -> None:
+    pattern = seq("a", "b").consumption("consume")
+    check_consumed(compiled(pattern))
+    check_consumed(compiled(pattern.strategy("strict").within("10 minutes")))
+    with pytest.raises(PatternError, match="would never be certain"):
+        check_consumed(compiled(pattern.strategy("strict")))
+
+
+def test_a_limit_on_rows_bounds_a_search_but_no_end_of_a_partition() -> None:
+    check_decidable(None, Limits())
+    check_decidable("the repetition of b has no upper bound", Limits(rows=100))
+    with pytest.raises(PatternError, match="wait for ever"):
+        check_decidable("the repetition of b has no upper bound", Limits())
+    with pytest.raises(PatternError, match=r"^\$ stands for"):
+        check_decidable("$ stands for the end of a partition", Limits(rows=100))

@@ -1,0 +1,109 @@
+"""What a checkpoint's state says of itself, and what is refused because of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from spark_cep.pattern import event, seq
+from spark_cep.shipping.shipment import Shipment
+from spark_cep.streaming.meaning import meaning
+from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.streaming.header import Header, Identity, from_bytes, identity, to_bytes
+from spark_cep.udfs.streaming.job import as_stored
+from tests.cases import Case
+from tests.local import EAGER
+from tests.streaming.triggers import Stream
+
+MINE = Identity("program", "schema", 8)
+
+
+def test_a_header_is_read_as_it_was_written() -> None:
+    header = Header(MINE, 7, [[0, 3, -1]], 1, has_flags=True, nonce="n", number=5)
+    assert from_bytes(to_bytes(header), MINE) == header
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        (Identity("program", "schema", 4), "made with 4 buckets, this query has 8"),
+        (Identity("other", "schema", 8), "another pattern, or other order"),
+        (Identity("program", "other", 8), "other columns, or columns of other types"),
+        (Identity("other", "other", 8), "another pattern or with other columns"),
+    ],
+)
+def test_the_state_of_another_query_is_refused(theirs: Identity, message: str) -> None:
+    with pytest.raises(CepError, match=message) as refused:
+        from_bytes(to_bytes(Header(theirs)), MINE)
+    assert "start from a new checkpoint location" in (refused.value.hint or "")
+
+
+def test_what_is_no_header_is_refused() -> None:
+    data = to_bytes(Header(MINE))
+    for broken, message in (
+        (data[:4], "cut short"),
+        (data[:-1], "not spark-cep's"),
+        (b"SCEP" + data[4:], "not spark-cep's"),
+        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 1"),
+    ):
+        with pytest.raises(CepError, match=message):
+            from_bytes(broken, MINE)
+
+
+def test_a_bucket_with_the_state_of_another_pattern_gives_nothing() -> None:
+    rows = [{"t": t, "u": t, "k": 1, "x": t, "f": 0.5, "kind": "A"} for t in range(2)]
+    one, other = (
+        Stream(Case(seq("a", event("b", f"x > a.x {more}")).within(5), rows), EAGER)
+        for more in ("", "+ 1")
+    )
+    one.trigger([0], -1)  # type: ignore[arg-type]
+    other.store = one.store
+    with pytest.raises(Exception, match="another pattern"):
+        other.trigger([1], -1)  # type: ignore[arg-type]
+
+
+# ---- what a query means ------------------------------------------------------------------------
+
+
+def shipment(*texts: str) -> Shipment:
+    made = Shipment(["ts", "price", "size"])
+    for text in texts:
+        made.column(text)
+    return made
+
+
+def test_conditions_that_only_spark_sees_belong_to_the_meaning() -> None:
+    base = meaning("p", shipment("ts", "price + 1"), [["kind = 'A'"], []])
+    assert base == meaning("p", shipment("TS", "price + 1"), [["kind = 'A'"], []])
+    others = [
+        meaning("q", shipment("ts", "price + 1"), [["kind = 'A'"], []]),
+        meaning("p", shipment("ts", "price + 2"), [["kind = 'A'"], []]),
+        meaning("p", shipment("ts", "size"), [["kind = 'A'"], []]),
+        meaning("p", shipment("ts", "price + 1"), [["kind = 'B'"], []]),
+        meaning("p", shipment("ts", "price + 1"), [[], ["kind = 'A'"]]),
+    ]
+    assert len({base, *others}) == len(others) + 1
+
+
+def test_the_numbers_that_spark_gives_lambda_variables_do_not() -> None:
+    text = "transform(a, lambdafunction((x_{0} + 1), x_{0}))"
+    one, other = (meaning("p", shipment("ts"), [[text.format(n)]]) for n in (1, 27))
+    assert one == other
+
+
+# ---- how rows lie in the store -----------------------------------------------------------------
+
+
+def test_every_field_may_be_null_in_the_store() -> None:
+    inner = pa.struct([pa.field("n", pa.int64(), nullable=False)])
+    strict = pa.schema(
+        [
+            pa.field("s", inner, nullable=False),
+            pa.field("l", pa.list_(pa.field("element", inner, nullable=False))),
+            pa.field("m", pa.map_(pa.string(), pa.field("value", inner, nullable=False))),
+        ]
+    )
+    loose = as_stored(strict)
+    values = {"s": [None, {"n": 1}], "l": [[None, {"n": 2}], None], "m": [None, [("k", None)]]}
+    assert pa.Table.from_pydict(values, loose).to_pydict() == values
+    assert identity("p", loose, 1) == identity("p", as_stored(loose), 1)

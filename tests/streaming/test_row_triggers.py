@@ -1,0 +1,95 @@
+"""Row patterns: any split into triggers, in any order that the watermark allows, gives what one
+trigger gives, which is the answer of a batch up to what rows to come may change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from spark_cep.udfs.errors import CepError, WorkerError
+from spark_cep.udfs.program import Window
+from spark_cep.udfs.rows.reach import ahead, unbounded
+from spark_cep.udfs.streaming import remembered
+from tests.rows.advances import Step, by_key, cut, in_order
+from tests.rows.programs import answer, cases
+from tests.streaming.row_triggers import RowStream
+
+EXAMPLES = 150
+# Behind every row and every window of the cases.
+FAR = 1000
+
+quick_and_slow = pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(EXAMPLES, id="quick"),
+        pytest.param(20 * EXAMPLES, id="slow", marks=pytest.mark.slow),
+    ],
+)
+
+
+def streamed(case: Any, steps: list[Step], forgets: frozenset[int]) -> dict[Any, list[Any]]:
+    stream = RowStream(case)
+    found = []
+    for number, step in enumerate(steps):
+        if number in forgets:
+            remembered.forget()
+        horizon = FAR if step.up_to.horizon is None else int(step.up_to.horizon)
+        found += stream.trigger(step.rows, horizon)
+    return by_key(found)
+
+
+@quick_and_slow
+def test_any_split_into_triggers_gives_the_answer_of_one(examples: int) -> None:
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def compare(data: st.DataObject) -> None:
+        case, rows = data.draw(cases())
+        steps = data.draw(cut(rows))
+        forgets = data.draw(st.frozensets(st.integers(0, len(steps))), label="forgets")
+        try:
+            batch = by_key(answer(case, in_order(steps)))
+            whole = streamed(case, [Step(tuple(in_order(steps)), steps[-1].up_to)], frozenset())
+        except (WorkerError, CepError):
+            assume(False)
+        found = streamed(case, steps, forgets)
+        assert repr(sorted(found.items())) == repr(sorted(whole.items()))
+        for key, given_ in found.items():
+            assert repr(batch[key][: len(given_)]) == repr(given_)
+
+    compare()
+
+
+def test_within_decides_all_that_looks_at_no_row_behind() -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def compare(data: st.DataObject) -> None:
+        case, rows = data.draw(cases())
+        case = replace(case, within=case.within or Window("time", 3))
+        defines = [each.define for each in case.variables if each.define is not None]
+        assume(unbounded(case) is None and not any(map(ahead, [*defines, *case.measures])))
+        steps = data.draw(cut(rows))
+        try:
+            batch = by_key(answer(case, in_order(steps)))
+        except WorkerError:
+            assume(False)
+        found = streamed(case, steps, frozenset())
+        assert repr(sorted(found.items())) == repr(sorted(batch.items()))
+
+    compare()

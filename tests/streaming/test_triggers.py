@@ -1,0 +1,115 @@
+"""Any split of the rows into triggers, in any order that the watermark allows, gives the answer
+over all of them, each match once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from spark_cep.udfs import adapting
+from spark_cep.udfs.planning import keeping
+from spark_cep.udfs.streaming import segments
+from tests.cases import has_two_readings
+from tests.reference.assignments import TooMany
+from tests.reference.matcher import matches
+from tests.strategies import cases
+from tests.streaming.triggers import courses, filled, streamed
+
+if TYPE_CHECKING:
+    from tests.cases import Case
+
+QUICK = 200
+STEPS = 20_000
+
+quick_and_slow = pytest.mark.parametrize(
+    "examples",
+    [
+        pytest.param(QUICK, id="quick"),
+        pytest.param(10 * QUICK, id="slow", marks=pytest.mark.slow),
+    ],
+)
+
+
+def agree(examples: int, drawn: st.SearchStrategy[Case], *, adapts: bool = False) -> None:
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=examples <= QUICK or "SPARK_CEP_EXPLORE" not in os.environ,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(drawn, st.data())
+    def compare(case: Case, data: st.DataObject) -> None:
+        assume(case.pattern.window is not None and case.pattern.window.events is None)
+        course = data.draw(courses(case), label="course")
+        check(case, replace(course, adapts=adapts))
+
+    compare()
+
+
+def check(case: Case, course: object) -> None:
+    try:
+        expected = Counter(
+            matches(
+                case.pattern,
+                case.rows,
+                order_by=case.order_by,
+                partition_by=case.partition_by,
+                steps=STEPS,
+            )
+        )
+    except TooMany:
+        assume(False)
+    found = filled(sum(streamed(case, course), Counter()))  # type: ignore[arg-type]
+    shown = filled(expected)
+    if has_two_readings(case.pattern.root):
+        shown, found = Counter(set(shown)), Counter(set(found))
+    missing, surplus = shown - found, found - shown
+    assert {"missing": dict(missing), "surplus": dict(surplus)} == {"missing": {}, "surplus": {}}
+
+
+@quick_and_slow
+def test_skip_till_any_match(examples: int) -> None:
+    agree(examples, cases(("any",)))
+
+
+@quick_and_slow
+def test_plans_that_change_and_keep_partial_matches_between_triggers(
+    examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
+    monkeypatch.setattr(adapting, "MOST_NEW", 1.0)
+    monkeypatch.setattr(adapting, "CLEARLY", 1.0)
+    monkeypatch.setattr(keeping, "KEEPING_SECONDS", 0.0)
+    agree(examples, cases(("any",)), adapts=True)
+
+
+@quick_and_slow
+def test_skip_till_next_match(examples: int) -> None:
+    agree(examples, cases(("next",)))
+
+
+@quick_and_slow
+def test_strict(examples: int) -> None:
+    agree(examples, cases(("strict",)))
+
+
+@quick_and_slow
+def test_consume(examples: int) -> None:
+    agree(examples, cases(("any", "next", "strict"), consuming=True))
+
+
+@quick_and_slow
+def test_segments_that_are_always_written_anew_change_nothing(
+    examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "_LITTLE_WASTE", 0)
+    monkeypatch.setattr(segments, "_MOST_SEGMENTS", 2)
+    agree(examples // 4, cases(("any", "next", "strict")))
+    agree(examples // 4, cases(("any", "next"), consuming=True))
