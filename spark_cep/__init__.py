@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep import alias as _alias
 
 if TYPE_CHECKING:
-    from spark_cep import adapt, plans
+    from spark_cep import adapt, plans, streaming
     from spark_cep.compiling.user_functions import udf
     from spark_cep.errors import (
         CepError,
@@ -57,6 +57,7 @@ _HOMES = {
     "sase": "sql.sase",
     "seq": "pattern",
     "sql": None,
+    "streaming": None,
     "udf": "compiling.user_functions",
 }
 
@@ -86,6 +87,7 @@ __all__ = [
     "sase",
     "seq",
     "sql",
+    "streaming",
     "udf",
 ]
 

@@ -19,6 +19,7 @@ from spark_cep.answering.project import projected
 from spark_cep.explaining.metering import observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.report import report, title
+from spark_cep.explaining.stream_report import of_stream
 from spark_cep.options import Asked, check_options, check_pattern, check_row_options
 from spark_cep.planned import planned
 from spark_cep.planning.buckets import size_of
@@ -30,14 +31,26 @@ from spark_cep.shipped import Shipping, shipped
 from spark_cep.shipping import prepare
 from spark_cep.shipping.source import Source, source_of
 from spark_cep.shipping.worker_entry import entry
+from spark_cep.streaming import path as stream
+from spark_cep.streaming.checks import (
+    check_bounded,
+    check_consumed,
+    check_watermark,
+    prepare_session,
+)
+from spark_cep.streaming.meaning import meaning
+from spark_cep.streaming.path import stream_buckets
+from spark_cep.streaming.progress import counted
+from spark_cep.udfs.state import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from spark_cep.pattern import Pattern
+    from spark_cep.planning.choice import Choice
     from spark_cep.planning.sample import Sample
     from spark_cep.statistics import Statistics
-    from spark_cep.udfs.program import Limits
+    from spark_cep.udfs.program import Limits, Program
 
 
 def match_pattern(  # noqa: PLR0913 - the public signature
@@ -83,9 +96,14 @@ def match_pattern(  # noqa: PLR0913 - the public signature
 def _matched(source: Source, asked: Asked) -> DataFrame:
     shipping = shipped(source, asked)
     compiled, shipment = shipping.compiled, shipping.shipment
+    if source.is_streaming:
+        check_bounded(compiled.window, asked.options.limits)
+        check_consumed(compiled)
     masked = prepare.masked(source.df, prepare.mask(compiled.masks))
     program, choice, sample = planned(source, masked, shipping, asked)
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
+    if source.is_streaming:
+        return _streamed(source, asked, shipping, prepared, (program, choice))
     chosen = _layout(source, prepared.df, shipping, sample)
     df, keys, home = _dealt(prepared.df, shipping, chosen)
     program = replace(program, columns=shipment.names(), keys=keys, home=home)
@@ -112,6 +130,40 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
         asked.pattern, compiled, shipment, (choice, chosen, shipping.answer, program), number
     )
     return remember(answer, Record(number, plan, observation, chosen.buckets, made))
+
+
+def _streamed(
+    source: Source,
+    asked: Asked,
+    shipping: Shipping,
+    prepared: prepare.Prepared,
+    planned: tuple[Program, Choice],
+) -> DataFrame:
+    """The same through a stateful operator; the engine is told of each trigger's rows."""
+    program, choice = planned
+    compiled, shipment, output = shipping.compiled, shipping.shipment, shipping.answer.output
+    check_watermark(prepared.raw[shipping.orders[0].column], str(compiled.orders[0].expression))
+    prepare_session(source.df)
+    count, reason = stream_buckets(source, has_keys=bool(shipping.keys))
+    program = replace(program, columns=shipment.names(), keys=shipping.key_columns)
+    schema = worker_schema(output, compiled.variables, prepared.df.schema)
+    number = new_number()
+    names = [f"c{column}" for column in shipping.key_columns]
+    bucket = prepare.bucket_of(names, None, count).cast("int").alias("bucket")
+    known_by = meaning(fingerprint(program), shipment, compiled.masks)
+    found = stream.matched(
+        prepared.df.select("*", bucket),
+        stream.Streamed(program, output, known_by, schema, count),
+        title(asked.pattern, compiled, choice, number),
+    )
+    answer = projected(
+        counted(found, number), shipping.answer, compiled.variables, prepared.raw, compiled.after
+    )
+    layout_ = Layout(count, reason, None, "none: a stream comes in triggers")
+    plan = report(
+        asked.pattern, compiled, shipment, (choice, layout_, shipping.answer, program), number
+    )
+    return remember(answer, Record(number, of_stream(plan, program), None, count))
 
 
 def _layout(

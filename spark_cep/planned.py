@@ -42,22 +42,23 @@ def planned(
     check_wish(options.wish, compiled.variables, compiled.branches)
     program = _program(asked, shipping)
     found = _sampled(source, masked, shipping, program, asked)
-    choice = choose(_facts(asked, compiled, found))
+    facts = _facts(asked, compiled, found)
+    choice = choose(replace(facts, in_batch=not source.is_streaming))
     program = replace(
         program,
         plan=choice.plan,
-        adaptation=_adaptation(options, choice),
+        adaptation=_adaptation(options, choice, is_streaming=source.is_streaming),
         estimates=choice.estimates,
         costs=choice.costs,
     )
     return program, choice, found if isinstance(found, Sample) else None
 
 
-def _adaptation(options: Options, choice: Choice) -> Adaptation:
+def _adaptation(options: Options, choice: Choice, *, is_streaming: bool) -> Adaptation:
     if not choice.adapts:
         return Adaptation()
     is_auto = options.wish.kind == "auto" and options.adaptation.kind != "off"
-    return replace(options.adaptation, to_tree=is_auto)
+    return replace(options.adaptation, to_tree=is_auto, to_hybrid=is_auto and is_streaming)
 
 
 def _sampled(
@@ -68,6 +69,8 @@ def _sampled(
     has_rates = options.statistics is not None and options.statistics.rates
     if has_rates or not options.wish.is_open or compiled.strategy != "any":
         return NoSample()
+    if source.is_streaming:
+        return NoSample("no sample of a stream: each bucket plans from what it has seen")
     if not is_wanted(source.setting(SAMPLE)):
         return NoSample(f"no sample, for {SAMPLE} is off")
     places = needed(program)

@@ -25,6 +25,7 @@ from spark_cep.compiling.rows.compile import RowInput, RowQuery, compile_rows
 from spark_cep.explaining.metering import observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.row_report import RowFacts, row_report, row_title
+from spark_cep.explaining.stream_report import of_stream
 from spark_cep.planning.buckets import size_of
 from spark_cep.planning.layout import BUCKETS, Dealing, Layout, layout
 from spark_cep.planning.rows import MatcherFacts, choose_matcher
@@ -34,8 +35,15 @@ from spark_cep.shipping.keys import check_groupable, check_ordered_by_bytes, dir
 from spark_cep.shipping.shipment import Shipment
 from spark_cep.shipping.typing_by_spark import SparkTyper, quoted
 from spark_cep.shipping.worker_entry import row_entry
+from spark_cep.streaming import path as stream
+from spark_cep.streaming.checks import check_decidable, check_watermark, prepare_session
+from spark_cep.streaming.meaning import meaning
+from spark_cep.streaming.path import stream_buckets
+from spark_cep.streaming.progress import counted
 from spark_cep.udfs.program import Order
+from spark_cep.udfs.rows.carried import fingerprint
 from spark_cep.udfs.rows.program import RowProgram
+from spark_cep.udfs.rows.reach import unbounded
 
 if TYPE_CHECKING:
     from spark_cep.compiling.rows.compiled import CompiledRows
@@ -63,6 +71,8 @@ def matched_rows(
     shipped = _shipped(source, pattern, options, by)
     compiled, shipment, answer = shipped.compiled, shipped.shipment, shipped.answer
     prepared = prepare.select(source.df, shipment)
+    if source.is_streaming:
+        return _streamed(shipped, prepared, source, (pattern, options))
     chosen = _layout(source, prepared.df, shipped)
     names = [f"c{column}" for column in shipped.keys]
     df = prepare.dealt(prepared.df, names, None, chosen.buckets)
@@ -87,6 +97,41 @@ def matched_rows(
     return remember(given, Record(number, plan, observation, chosen.buckets, made))
 
 
+def _streamed(
+    shipped: _Shipped,
+    prepared: prepare.Prepared,
+    source: Source,
+    asked: tuple[RowPattern, RowOptions],
+) -> DataFrame:
+    """The same through a stateful operator: searches wait until no later row can change them."""
+    pattern, options = asked
+    compiled, shipment, answer = shipped.compiled, shipped.shipment, shipped.answer
+    program = _program(shipped, options)
+    check_decidable(unbounded(program), options.limits)
+    first = shipped.orders[0].column if shipped.orders else None
+    check_watermark(
+        None if first is None else prepared.raw[first],
+        str(compiled.orders[0].expression) if compiled.orders else "",
+    )
+    prepare_session(source.df)
+    count, reason = stream_buckets(source, has_keys=bool(shipped.keys))
+    choice = choose_matcher(MatcherFacts(program, options.plan, in_batch=False))
+    layout_ = Layout(count, reason, None, "none: a stream comes in triggers")
+    facts = RowFacts(pattern, compiled, options, program, layout_, choice)
+    schema = row_schema(answer, compiled, prepared.df.schema)
+    number = new_number()
+    bucket = prepare.bucket_of([f"c{column}" for column in shipped.keys], None, count)
+    known_by = meaning(fingerprint(program), shipment)
+    found = stream.matched(
+        prepared.df.select("*", bucket.cast("int").alias("bucket")),
+        stream.Streamed(program, answer.output, known_by, schema, count),
+        row_title(facts, number),
+    )
+    given = row_projected(counted(found, number), answer, compiled, prepared.raw)
+    plan = row_report(facts, shipment, answer.names(compiled.measures), number)
+    return remember(given, Record(number, of_stream(plan, program), None, count))
+
+
 def _shipped(
     source: Source, pattern: RowPattern, options: RowOptions, by: tuple[Any, Any]
 ) -> _Shipped:
@@ -104,6 +149,7 @@ def _shipped(
         source.setting("spark.sql.session.timeZone", "UTC"),
         source.case_sensitive,
         ansi,
+        in_batch=not source.is_streaming,
     )
     compiled = compile_rows(query, given)
     check_groupable(source.df, compiled.partition)

@@ -22,8 +22,9 @@ ORDER = list(ROOMS)
 WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba"}
 # The files that talk to Spark. All others can be read and tested without it.
 SPARK_FILES = {
-    "answer", "carriers", "keys", "local_spark", "match", "metering", "prepare", "project",
-    "row_answer", "row_match", "shipped", "typing_by_spark", "worker_entry",
+    "answer", "carriers", "keys", "local_spark", "match", "metering", "path", "prepare",
+    "processor", "progress", "project", "row_answer", "row_match", "shipped", "typing_by_spark",
+    "worker_entry",
 }  # fmt: skip
 
 
@@ -150,7 +151,7 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 # The driver's rooms in the order of the data flow: a room knows those before it.
-FLOW = ["compiling", "planning", "shipping", "answering", "explaining"]
+FLOW = ["compiling", "planning", "shipping", "answering", "explaining", "streaming"]
 
 
 @pytest.mark.parametrize("room", FLOW)

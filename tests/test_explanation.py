@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from spark_cep.explaining.explanation import MatchPlan, pattern_parts
+from spark_cep.errors import PlanError
+from spark_cep.explaining.explanation import MatchPlan, explain, pattern_parts
 from spark_cep.explaining.page import page
-from spark_cep.pattern import all_of, any_of, seq
+from spark_cep.explaining.records import Record, remember
+from spark_cep.explaining.stream_report import of_stream
+from spark_cep.pattern import Pattern, all_of, any_of, no, seq
+from spark_cep.udfs.program import Limits
+from tests.cases import Case
 from tests.explained import chain, facts
+from tests.local import Pipeline, Setting
+from tests.rows import programs as rows
 
 
 def plan(**others: Any) -> MatchPlan:
@@ -159,3 +167,108 @@ def test_the_structure_of_a_pattern_is_plain_data() -> None:
             },
         ],
     }
+
+
+# ---- streams -----------------------------------------------------------------------------------
+
+AT_ONCE = "at once, whatever the order in which rows come"
+BEHIND_LAST = "when the watermark has passed its last row"
+WINDOW_BEHIND_LAST = "when the watermark is 10 minutes past its last row"
+WINDOW_BEHIND_FIRST = "when the watermark is 10 minutes past its first row"
+RUN_ENDED = (
+    "when no run from its first row can go on, "
+    "at the latest when the watermark is 10 minutes past it"
+)
+ONE_WINDOW = "rows until the watermark is 10 minutes past them"
+TWO_WINDOWS = "rows until the watermark is twice 10 minutes past them"
+FROM_START = (
+    "rows from a key's first start on that is not decided, none that the watermark is "
+    "10 minutes past"
+)
+
+
+def stream_of(pattern: Pattern, **limits: Any) -> dict[str, str]:
+    program = Pipeline(Case(pattern, []), Setting()).program
+    program = replace(program, limits=Limits(**limits))
+    window = None if pattern.window is None else "10 minutes"
+    found: dict[str, str] = of_stream(plan(window=window), program).to_dict()["stream"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "given", "state"),
+    [
+        (seq("a", "b+", "c?"), AT_ONCE, ONE_WINDOW),
+        (all_of("a", any_of("b", "c")), AT_ONCE, ONE_WINDOW),
+        (seq("a", "!x", "b"), BEHIND_LAST, ONE_WINDOW),
+        (seq("!x", "a", "b"), BEHIND_LAST, ONE_WINDOW),
+        (seq("a", "b", "!x"), WINDOW_BEHIND_FIRST, ONE_WINDOW),
+        (seq("!y", "a", "b", "!x"), WINDOW_BEHIND_FIRST, TWO_WINDOWS),
+        (all_of("a", "b", no("x")), WINDOW_BEHIND_FIRST, TWO_WINDOWS),
+        (seq("a", "b").consumption("consume"), BEHIND_LAST, ONE_WINDOW),
+        (seq("a", "b", "!x").consumption("consume"), WINDOW_BEHIND_LAST, TWO_WINDOWS),
+        (seq("a", "b+").strategy("skip till next match"), RUN_ENDED, FROM_START),
+        (seq("a", "b").strategy("strict"), RUN_ENDED, FROM_START),
+        (seq("!x", "a", "b").strategy("skip till next match"), RUN_ENDED, TWO_WINDOWS),
+        (
+            seq("a", "b").strategy("strict").consumption("consume"),
+            WINDOW_BEHIND_LAST,
+            TWO_WINDOWS,
+        ),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_a_stream_says_when_a_match_is_given_and_what_is_kept(
+    pattern: Pattern, given: str, state: str
+) -> None:
+    assert stream_of(pattern.within(10)) == {"given": given, "state": state}
+
+
+def test_without_a_window_a_stream_says_what_bounds_its_state() -> None:
+    assert stream_of(seq("a", "b"), rows=5000) == {
+        "given": AT_ONCE,
+        "state": "all rows; at most 5,000 of a key",
+    }
+    assert stream_of(seq("a", "b").strategy("strict"), rows=5000) == {
+        "given": "when no run from its first row can go on",
+        "state": "rows from a key's first start on that is not decided; at most 5,000 of a key",
+    }
+
+
+def test_a_stream_of_rows_keeps_what_is_not_decided() -> None:
+    found = of_stream(plan(), rows.program(rows.concat(rows.v(0), rows.v(1))))
+    assert found.facts["stream"] == {
+        "given": "when no later row can change it, "
+        "at the latest when the watermark is 10 minutes past its first row",
+        "state": "rows of searches that are not decided",
+    }
+
+
+def test_a_stream_of_rows_says_what_it_keeps_of_every_key_for_ever() -> None:
+    rises = {1: rows.compare(">", rows.current(), rows.current(shift=-1))}
+    before = {1: rows.compare(">", rows.current(), rows.current(shift=-3))}
+    both = rows.concat(rows.v(0), rows.v(1))
+    for defines, says in ((rises, "last row"), (before, "last 3 rows")):
+        state = of_stream(plan(), rows.program(both, defines)).facts["stream"]["state"]
+        assert state == (
+            f"rows of searches that are not decided, and for ever the {says} of every key"
+        )
+
+
+def test_text_and_page_say_when_a_match_of_a_stream_is_given() -> None:
+    found = plan(stream={"given": BEHIND_LAST, "state": ONE_WINDOW})
+    assert f"  given     {BEHIND_LAST}\n  state     {ONE_WINDOW}\nAfter" in str(found)
+    words = "".join(parsed(found.to_html()).itertext())
+    assert BEHIND_LAST in words
+    assert ONE_WINDOW in words
+    assert "  given " not in str(plan())
+
+
+def test_a_stream_is_not_run_to_be_measured() -> None:
+    class Stream:
+        """What explain needs of a DataFrame that match_pattern has returned."""
+
+    df: Any = Stream()
+    remember(df, Record(7, plan(stream={"given": AT_ONCE, "state": ONE_WINDOW}), None, 4))
+    with pytest.raises(PlanError, match=r"cep\.streaming\.metrics\(query\)"):
+        explain(df, mode="analyze")

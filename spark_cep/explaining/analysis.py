@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_cep.errors import CepError
-from spark_cep.explaining.metering import read
+from spark_cep.errors import CepError, PlanError
+from spark_cep.explaining.metering import observation_of, read
 from spark_cep.explaining.records import Record, records_of
 
 if TYPE_CHECKING:
@@ -37,12 +37,19 @@ class Analysis:
 
 def analyses(df: DataFrame) -> list[Analysis]:
     """One for each pattern that was matched for `df`, oldest first."""
-    return [_analysis(df, record) for record in records_of(df)]
+    records = records_of(df)
+    if any("stream" in record.plan.facts for record in records):
+        raise PlanError(
+            "a stream cannot be run once to be measured, as analyze does",
+            hint="start the query, then cep.streaming.metrics(query) has what each trigger "
+            "counted; cep.explain(df) has the plan",
+        )
+    return [_analysis(df, record) for record in records]
 
 
 def _analysis(df: DataFrame, record: Record) -> Analysis:
     facts = record.plan.facts
-    answer, observation = (df, record.observation) if record.rerun is None else record.rerun()
+    answer, observation = (df, observation_of(record)) if record.rerun is None else record.rerun()
     counts = read(observation, record.buckets)
     if counts is not None:
         return Analysis(facts, counts, None)

@@ -52,7 +52,7 @@ def observed(df: DataFrame, observation: Observation) -> DataFrame:
 
 def details(record: Record) -> dict[str, Any]:
     """All that was counted in the first action on one answer: merged counts, and `complete`."""
-    found = read(record.observation, record.buckets)
+    found = read(observation_of(record), record.buckets)
     if found is None:
         raise CepError(
             "there are no metrics yet: no action has run on this answer",
@@ -60,6 +60,15 @@ def details(record: Record) -> dict[str, Any]:
             "it in the same session, then ask again",
         )
     return found
+
+
+def observation_of(record: Record) -> Observation:
+    if record.observation is None:
+        raise CepError(
+            "a stream's metrics belong to its query",
+            hint="query = df.writeStream....start(), then cep.streaming.metrics(query)",
+        )
+    return record.observation
 
 
 def read(

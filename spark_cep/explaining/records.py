@@ -34,12 +34,13 @@ _HINT = "give the DataFrame that match_pattern returned, or one derived from it"
 
 @dataclass(frozen=True)
 class Record:
-    """One answer. `observation` receives its metrics when the first action has run. `rerun` makes
-    the answer once more, with an observation of its own that is still empty."""
+    """One answer. `observation` receives its metrics when the first action has run; a stream's
+    metrics are its query's, and it has none. `rerun` makes the answer once more, with an
+    observation of its own that is still empty."""
 
     number: int
     plan: MatchPlan
-    observation: Observation
+    observation: Observation | None
     buckets: int
     rerun: Callable[[], tuple[DataFrame, Observation]] | None = None
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.explaining.explanation import MatchPlan, window_text
+from spark_cep.explaining.report import unquoted
 from spark_cep.udfs.rows.arrays import STEPS
 from spark_cep.udfs.rows.compiled import PYTHON, compiled
 
@@ -172,4 +173,5 @@ def _skip(skip: Skip, names: Sequence[str]) -> str:
 
 
 def _order(order: Any) -> str:
-    return f"{order.expression} DESC" if order.descending else str(order.expression)
+    text = unquoted(order.expression)
+    return f"{text} DESC" if order.descending else text

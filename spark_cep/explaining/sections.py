@@ -82,6 +82,15 @@ def _engine(facts: Facts) -> Iterator[tuple[str, str]]:
     yield from _listed("tests", facts["engine"]["conditions"])
     yield "limits", ", ".join(f"{k} {v:,}" for k, v in facts["limits"].items() if v) or "none"
     yield "adapts", facts["adaptation"]
+    yield from _stream(facts)
+
+
+def _stream(facts: Facts) -> Iterator[tuple[str, str]]:
+    """When a match is given, and what is kept until then; of a batch there is nothing to say."""
+    stream = facts.get("stream")
+    if stream is not None:
+        yield "given", stream["given"]
+        yield "state", stream["state"]
 
 
 def _after(facts: Facts) -> Iterator[tuple[str, str]]:

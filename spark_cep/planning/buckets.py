@@ -83,11 +83,20 @@ def cores_of(session: SparkSession) -> int:
 
 
 def plan_text(df: DataFrame, mode: str = "simple") -> str:
-    """What `df.explain(mode)` would print, in classic and Connect sessions."""
+    """What `df.explain(mode)` would print, in classic and Connect sessions. Spark explains few
+    streams before they run, so of a stream it is the query as it was written."""
     untyped: Any = df
+    if df.isStreaming:
+        return _as_written(untyped)
     if not hasattr(untyped, "_jdf"):
         return str(untyped._explain_string(mode=mode))
     return str(untyped._sc._jvm.PythonSQLUtils.explainString(untyped._jdf.queryExecution(), mode))
+
+
+def _as_written(df: Any) -> str:
+    if hasattr(df, "_jdf"):
+        return str(df._jdf.queryExecution().analyzed().toString())
+    return str(df._plan.to_proto(df.sparkSession.client))
 
 
 def parse_bytes(plan: str) -> int | None:

@@ -51,6 +51,7 @@ class Facts:
     unit: str = ""
     notes: tuple[str, ...] = ()
     costs: Costs | None = None
+    in_batch: bool = True
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,9 @@ class _Table:
     def _why_not(self, candidate: Candidate, choice: Choice) -> str:
         kind = candidate.plan.kind
         if kind == "hybrid" and choice.rung != "forced":
-            return "keeps partial matches ready for rows still to come; here all rows are there"
+            if self.facts.in_batch:
+                return "keeps partial matches ready for rows still to come; here all rows are there"
+            return "each bucket turns to it while its own counts say that keeping pays"
         slower = self._slower(candidate, choice)
         if choice.rung == "forced":
             return f"not asked for, {slower}"

@@ -47,7 +47,7 @@ def layout(dealing: Dealing) -> Layout:
     """Decides buckets and slices."""
     slicing, slices_reason = _slices(dealing)
     if dealing.forced_buckets:
-        buckets, reason = _forced(dealing.forced_buckets), f"set by {BUCKETS}"
+        buckets, reason = forced_buckets(dealing.forced_buckets), f"set by {BUCKETS}"
     elif not dealing.has_keys and slicing is None:
         buckets, reason = 1, "one partition is one bucket"
     else:
@@ -80,7 +80,7 @@ def _switch(text: str) -> bool:
     return text == "on"
 
 
-def _forced(text: str) -> int:
+def forced_buckets(text: str) -> int:
     if not text.isdigit() or int(text) == 0:
         raise PlanError(f"{BUCKETS} is {text!r}", hint="it takes a number above 0")
     return int(text)

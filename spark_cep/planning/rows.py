@@ -37,9 +37,12 @@ class MatcherFacts:
 
     program: RowProgram
     wish: RowPlan = "auto"
+    in_batch: bool = True
 
     @cached_property
     def gapped(self) -> Gapped | str:
+        if not self.in_batch:
+            return "a search that waits for rows to come goes on from row to row"
         return recognized(self.program)
 
     def names(self, variables: list[int]) -> str:

@@ -130,16 +130,20 @@ def sliced(df: DataFrame, slicing: Slicing, time: str, names: tuple[str, str]) -
 
 def dealt(df: DataFrame, keys: Sequence[str], slice_: str | None, buckets: int) -> DataFrame:
     """Bucket n in partition n. Slices of one key go round the buckets, an even deal."""
+    bucket = bucket_of(keys, slice_, buckets)
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(buckets, bucket.cast("int"))
+    return df.repartition(buckets, bucket)
+
+
+def bucket_of(keys: Sequence[str], slice_: str | None, buckets: int) -> Column:
     count = F.lit(buckets).cast("bigint")
     parts = [F.xxhash64(*[F.col(key) for key in keys])] if keys else []
     if slice_ is not None:
         parts.append(F.coalesce(F.col(slice_), F.lit(0).cast("bigint")))
     # Each part is taken modulo first: a sum of two hashes could overflow.
     places = [F.pmod(part, count) for part in parts] or [F.lit(0)]
-    bucket = places[0] if len(places) == 1 else F.pmod(reduce(operator.add, places), count)
-    if hasattr(df, "repartitionById"):
-        return df.repartitionById(buckets, bucket.cast("int"))
-    return df.repartition(buckets, bucket)
+    return places[0] if len(places) == 1 else F.pmod(reduce(operator.add, places), count)
 
 
 def _column(expression: str | Column) -> Column:

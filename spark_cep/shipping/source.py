@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A batch DataFrame whose column names are all different."""
+    """A DataFrame whose column names are all different."""
 
     df: DataFrame
     columns: tuple[ColumnInfo, ...]
@@ -24,6 +24,10 @@ class Source:
 
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @property
+    def is_streaming(self) -> bool:
+        return bool(self.df.isStreaming)
 
     def setting(self, name: str, default: str = "") -> str:
         """A setting of the session, also one that Spark itself does not know."""
@@ -34,13 +38,7 @@ class Source:
 
 
 def source_of(df: DataFrame) -> Source:
-    """Refuses what cannot be matched: streams, and columns that no name tells apart."""
-    if df.isStreaming:
-        raise PatternError(
-            "match_pattern on a streaming DataFrame is not available yet",
-            hint="run it on each batch: df.writeStream.foreachBatch(...), where windows end with "
-            "the batch, or on a table that the stream writes",
-        )
+    """Refuses what cannot be matched: columns that no name tells apart."""
     schema = df.schema
     case_sensitive = _is_on(df, "spark.sql.caseSensitive", "false")
     folded = schema.names if case_sensitive else [name.casefold() for name in schema.names]

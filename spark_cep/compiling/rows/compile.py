@@ -63,7 +63,8 @@ class RowQuery:
 
 @dataclass(frozen=True)
 class RowInput:
-    """What it is asked of. `case_sensitive`, `ansi`, `time_zone`: as the session has it."""
+    """What it is asked of. `case_sensitive`, `ansi`, `time_zone`: as the session has it.
+    `in_batch`: all rows are there, so Spark can look at neighbours too."""
 
     columns: Sequence[ColumnInfo]
     typer: Typer
@@ -71,6 +72,7 @@ class RowInput:
     time_zone: str
     case_sensitive: bool = False
     ansi: bool = True
+    in_batch: bool = True
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def compile_rows(query: RowQuery, given: RowInput) -> CompiledRows:
     window = _window(work, orders)
     conjuncts = _conjuncts(work)
     guarding = guarding_of(conjuncts, work.types)
-    around = Around(work.types, guarding, window_of_rows(partition, orders))
+    over = window_of_rows(partition, orders) if given.in_batch else None
+    around = Around(work.types, guarding, over)
     defined = _defined(work, conjuncts, around)
     readings = Readings(given.shipment, work.types, guarding)
     wanted = Wanted(query.measures, query.rows == "all with unmatched")

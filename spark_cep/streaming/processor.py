@@ -1,0 +1,104 @@
+"""The stateful operator: Spark's side of a trigger of one bucket.
+
+It is pickled into the plan and found by import in the workers. A timer one millisecond behind the
+present watermark wakes every bucket when the watermark moves, so windows close also where no rows
+come, and every bucket knows which rows are late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
+
+    from spark_cep.udfs.streaming.job import Job
+
+BLOBS = "blob binary"
+
+
+class BucketProcessor(StatefulProcessor):
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._header = handle.getValueState("header", "blob binary, timer bigint")
+        self._blobs = handle.getMapState("blobs", "number bigint", "blob binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        from spark_cep.udfs.streaming.packing import GUARD  # noqa: PLC0415
+
+        blobs = tuple(bytes(blob) for frame in rows for blob in frame["blob"])
+        if int(key[0]) == GUARD:
+            self._guard()
+            return iter(())
+        return self._trigger(key, blobs, timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        del expiredTimerInfo
+        return self._trigger(key, (), timerValues)
+
+    def close(self) -> None:
+        pass
+
+    def _guard(self) -> None:
+        from spark_cep.udfs.streaming.trigger import check  # noqa: PLC0415
+
+        store = SparkStore(self._header.get(), self._blobs)
+        check(self._job, store)
+        if store.written is not None:
+            self._header.update((store.written, 0))
+
+    def _trigger(
+        self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd  # noqa: PLC0415
+
+        from spark_cep.udfs.streaming.job import Arrived, horizon_of  # noqa: PLC0415
+        from spark_cep.udfs.streaming.trigger import run_trigger  # noqa: PLC0415
+
+        watermark = int(timer_values.getCurrentWatermarkInMs())
+        store = SparkStore(self._header.get(), self._blobs)
+        arrived = Arrived(int(key[0]), blobs, horizon_of(watermark))
+        for blob in run_trigger(self._job, store, arrived):
+            yield pd.DataFrame({"blob": [blob]})
+        timer = watermark + 1
+        if store.timer != timer:
+            if blobs and store.timer is not None:
+                self._handle.deleteTimer(store.timer)
+            self._handle.registerTimer(timer)
+        self._header.update((store.written, timer))
+
+
+class SparkStore:
+    """A bucket's state in Spark's state store (`spark_cep.udfs.streaming.store.Store`)."""
+
+    def __init__(self, row: Any, blobs: Any) -> None:
+        self._row = row
+        self._blobs = blobs
+        self.timer: int | None = None if row is None else int(row[1])
+        self.written: bytes | None = None
+
+    def header(self) -> bytes | None:
+        return None if self._row is None else bytes(self._row[0])
+
+    def put_header(self, header: bytes) -> None:
+        self.written = header
+
+    def read(self, number: int) -> bytes:
+        return bytes(self._blobs.getValue((number,))[0])
+
+    def write(self, number: int, blob: bytes) -> None:
+        self._blobs.updateValue((number,), (blob,))
+
+    def remove(self, number: int) -> None:
+        self._blobs.removeKey((number,))
