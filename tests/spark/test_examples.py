@@ -102,3 +102,15 @@ def test_a_session_ends_where_a_pause_is_longer_than_half_an_hour(spark: SparkSe
             expected.append((visitor, row.at, session, click, row.page))
     found = example.main(spark).select("visitor", "at", "session", "click", "page").collect()
     assert sorted(map(tuple, found)) == sorted(expected)
+
+
+def test_both_sinks_have_each_door_that_was_left_open_once(spark: SparkSession) -> None:
+    example = load("streaming")
+    opened = {
+        door: example.MORNING + timedelta(minutes=minute + 2)
+        for door, minute in example.FORGOTTEN.items()
+    }
+    expected = sorted((door, f"{at:%Y-%m-%d %H:%M:%S}") for door, at in opened.items())
+    in_files, in_table = example.main(spark)
+    assert sorted(in_files) == expected
+    assert sorted(in_table) == expected

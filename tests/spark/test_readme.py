@@ -1,4 +1,4 @@
-"""The code of the README and of docs/row-patterns.md runs as printed, and prints what stands
+"""The code of the README and of some pages of docs/ runs as printed, and prints what stands
 under it."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/row-patterns.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/row-patterns.md", "docs/streaming.md"])
 def test_the_code_of_a_page_prints_what_stands_under_it(spark: SparkSession, page: str) -> None:
     assert any(block.output is not None for block in blocks(page))
     # A session of its own: pages install MATCH_RECOGNIZE and make views.
