@@ -54,7 +54,7 @@ types: $(INSTALLED) ## mypy, strict
 	cd $(COPY) && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p spark_cep
 
 .PHONY: doctest
-doctest: $(INSTALLED) java ## the examples in docstrings, README and docs/row-patterns.md
+doctest: $(INSTALLED) java ## the examples in docstrings, README and pages of docs/
 	$(BIN)/python -m pytest tests/test_doctests.py tests/spark/test_readme.py $(ARGS)
 
 .PHONY: examples
@@ -68,6 +68,10 @@ bench: $(INSTALLED) java ## time the workloads against the do-nothing floor (min
 .PHONY: bench-rows
 bench-rows: $(INSTALLED) java ## time the row pattern works against their floor (10 minutes)
 	$(BIN)/python -m benchmarks.row_patterns $(ARGS)
+
+.PHONY: bench-streams
+bench-streams: $(INSTALLED) java ## time the patterns on streams (10 minutes)
+	$(BIN)/python -m benchmarks.stream_patterns $(ARGS)
 
 .PHONY: experiments
 experiments: $(INSTALLED) ## the papers' figures and plan="auto", without Spark (20 minutes)

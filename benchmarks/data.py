@@ -36,8 +36,9 @@ class Stock:
         return f"stock-{self.rows}-{self.keys}-{self.rows_per_window:g}"
 
 
-def write_stock(shape: Stock, folder: Path) -> str:
-    """Writes the rows under `folder` unless they are there, and returns their path."""
+def write_stock(shape: Stock, folder: Path, files: int = FILES) -> str:
+    """Writes the rows under `folder` unless they are there, and returns their path. The files
+    follow each other in time."""
     target = folder / shape.name
     if target.exists():
         return str(target)
@@ -45,7 +46,7 @@ def write_stock(shape: Stock, folder: Path) -> str:
     unfinished.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(SEED)
     step_us = shape.window_us / shape.rows_per_window / shape.keys
-    for number, positions in enumerate(np.array_split(np.arange(shape.rows), FILES)):
+    for number, positions in enumerate(np.array_split(np.arange(shape.rows), files)):
         pq.write_table(
             _stock_rows(positions, shape.keys, step_us, random),
             unfinished / f"part-{number}.parquet",
