@@ -35,7 +35,7 @@ quick_and_slow = pytest.mark.parametrize(
     "examples",
     [
         pytest.param(EXAMPLES, id="quick"),
-        pytest.param(20 * EXAMPLES, id="slow", marks=pytest.mark.slow),
+        pytest.param(5 * EXAMPLES, id="slow", marks=pytest.mark.slow),
     ],
 )
 

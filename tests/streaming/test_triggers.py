@@ -31,7 +31,7 @@ quick_and_slow = pytest.mark.parametrize(
     "examples",
     [
         pytest.param(QUICK, id="quick"),
-        pytest.param(10 * QUICK, id="slow", marks=pytest.mark.slow),
+        pytest.param(4 * QUICK, id="slow", marks=pytest.mark.slow),
     ],
 )
 

@@ -46,7 +46,6 @@ class Header:
     has_flags: bool = False
     nonce: str = ""
     number: int = 0
-    timer: int | None = None
     kept: list[dict[str, Any]] = field(default_factory=list)
     groups: list[list[Any]] = field(default_factory=list)
     learnt: dict[str, Any] = field(default_factory=dict)
