@@ -8,10 +8,11 @@ as they are.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _EVENT_ROWS = "ONE ROW PER MATCH and ALL ROWS PER MATCH"
 # In the order in which they are tried: longer phrases stand before what they contain.
-_PHRASES: tuple[tuple[str, str], ...] = (
+_PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'order_by="ts", or several columns: order_by=\["ts", "id DESC"\]',
      "write ORDER BY ts, or ORDER BY ts, id DESC"),
     (r'order_by=\["ts", "(.*?)"\]', r"ORDER BY ts, \1"),
@@ -27,7 +28,7 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"rows='all with unmatched'", "ALL ROWS PER MATCH WITH UNMATCHED ROWS"),
     (r'rows="all" shows the input\'s rows, and has no place for measures',
      "ALL ROWS PER MATCH shows the input's rows, and has no place for MEASURES"),
-    (r'add \.within\("10 minutes"\)', "add WITHIN INTERVAL '10' MINUTES"),
+    (r'\.within\("10 minutes"\)', "WITHIN INTERVAL '10' MINUTES"),
     (r"\.?\bwithin\((\d[\d.]*)\)", r"WITHIN \1"),
     (r"write '(\S+) seconds'", r"write INTERVAL '\1' SECONDS"),
     (r"write days: '(\d+) days'", r"write days: INTERVAL '\1' DAYS"),
@@ -35,14 +36,14 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"\b(?:that )?(plan|adapt|statistics)= is ", r"the hint \1(...) is "),
     (r", or an object: cep\.plans\..*", ""),
     (r"cep\.Limits\((\w+)=1_000_000\), or None for no limit", r"/*+ \1(1000000) */"),
-    (r"limits=cep\.Limits\((\w+)=([\d_]+)\)", r"/*+ \1(\2) */"),
+    (r"limits=cep\.Limits\((\w+)=([\d_]+)\)",
+     lambda found: f"/*+ {found[1]}({int(found[2])}) */"),
     (r"before matching: df\.withColumn\('x', F\.expr\('(.*?)'\)\)",
      r"in a subquery: FROM (SELECT *, \1 AS x FROM t) MATCH_RECOGNIZE (...)"),
     (r"before matching: df\.withColumnRenamed\(.*?\)", "in a subquery in front of MATCH_RECOGNIZE"),
     (r"rename the input's: df\.withColumnRenamed\(.*?\)", "rename the input's in a subquery"),
     (r"a bare column stands only in event\(name, condition\), where it is that event's own",
      "a bare column stands in DEFINE, where it is the variable's own"),
-    (r"match_pattern on a streaming DataFrame", "MATCH_RECOGNIZE on a streaming DataFrame"),
 )  # fmt: skip
 _RULES = tuple((re.compile(phrase, re.S), said) for phrase, said in _PHRASES)
 
