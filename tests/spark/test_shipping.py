@@ -126,12 +126,6 @@ def test_input_columns_of_one_name_are_refused(ticks: DataFrame) -> None:
         cep.match_pattern(twice, PAIR, order_by="t")
 
 
-def test_streams_are_refused(spark: SparkSession) -> None:
-    stream = spark.readStream.format("rate").load()
-    with pytest.raises(cep.PatternError, match="streaming DataFrame is not available yet"):
-        cep.match_pattern(stream, PAIR, order_by="timestamp")
-
-
 # ---- buckets and slices ------------------------------------------------------------------------
 
 

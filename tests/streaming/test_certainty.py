@@ -54,7 +54,7 @@ quick_and_slow = pytest.mark.parametrize(
     "examples",
     [
         pytest.param(EXAMPLES, id="quick"),
-        pytest.param(8 * EXAMPLES, id="slow", marks=pytest.mark.slow),
+        pytest.param(3 * EXAMPLES, id="slow", marks=pytest.mark.slow),
     ],
 )
 
