@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spark_cep.pattern import Pattern
+    from spark_cep.udfs.program import Program
     from tests.reference.matcher import Match
 
 EXAMPLES = 25
@@ -157,9 +158,8 @@ def answered(case: Case, rows: Sequence[Any]) -> set[Match]:
     return set(filled(Counter(found)))
 
 
-def due(case: Case, match: Any, horizon: int) -> bool:
+def due(case: Case, program: Program, match: Any, horizon: int) -> bool:
     """Whether the match has to have been given by now, if it is in the answer."""
-    program = Pipeline(case, Setting(EAGER)).program
     assert program.window is not None
     places = [p for _, value in match for p in (value if isinstance(value, tuple) else (value,))]
     times = [case.rows[place]["t"] for place in places]
@@ -217,11 +217,12 @@ def agree(examples: int, drawn: st.SearchStrategy[Case]) -> None:
 
 def check(case: Case, course: Course, data: st.DataObject) -> None:
     so_far: set[Any] = set()
+    program = Pipeline(case, Setting(EAGER)).program
     for trigger in followed(case, course):
         so_far |= set(filled(trigger.matches))
         rows = [case.rows[place] for place in trigger.known]
         now = named(answered(case, rows), trigger.known)
-        missing = {match for match in now - so_far if due(case, match, trigger.horizon)}
+        missing = {match for match in now - so_far if due(case, program, match, trigger.horizon)}
         for _ in range(2):
             later = later_rows(data, trigger.horizon, len(case.rows))
             then = named(answered(case, [*rows, *later]), trigger.known)
