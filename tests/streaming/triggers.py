@@ -154,11 +154,13 @@ def followed(case: Case, course: Course) -> Iterator[Given]:
     arrives = np.array([course.arrives[place] for place in stream.ids], dtype=np.int64)
     times = [case.rows[place]["t"] for place in stream.ids]
     known: list[int] = []
+    horizon = NO_WATERMARK
     for trigger in range(course.triggers + 1):
         if trigger in course.forgets:
             remembered.forget()
         later = [t for t, a in zip(times, arrives, strict=True) if a > trigger and t is not None]
-        horizon = min(later) - 1 - course.lag if later else NO_WATERMARK
+        # A watermark never goes back, also where no row with a time is still to come.
+        horizon = max(horizon, min(later) - 1 - course.lag if later else NO_WATERMARK)
         if trigger == course.triggers:
             horizon = FAR
         rows = np.flatnonzero(arrives == trigger)
