@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from spark_cep.pattern import event, seq
 from spark_cep.shipping.shipment import Shipment
 from spark_cep.streaming.meaning import meaning
-from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.streaming.header import Header, Identity, from_bytes, identity, to_bytes
 from spark_cep.udfs.streaming.job import as_stored
+from spark_cep.udfs.streaming.packing import GUARD, guarded
+from spark_cep.udfs.streaming.trigger import check
 from tests.cases import Case
 from tests.local import EAGER
 from tests.streaming.triggers import Stream
@@ -36,6 +40,20 @@ def test_the_state_of_another_query_is_refused(theirs: Identity, message: str) -
     with pytest.raises(CepError, match=message) as refused:
         from_bytes(to_bytes(Header(theirs)), MINE)
     assert "start from a new checkpoint location" in (refused.value.hint or "")
+
+
+def test_every_trigger_sees_whose_checkpoint_it_is_wherever_its_rows_go() -> None:
+    first = next(iter(guarded(())))
+    assert (first.column("bucket").to_pylist(), first.num_rows) == ([GUARD], 1)
+    stream = Stream(Case(seq(event("a", "kind = 'A'")).within(5), []), EAGER)
+    check(stream.job, stream.store)
+    written = stream.store.header()
+    assert written is not None
+    check(stream.job, stream.store)
+    assert stream.store.header() == written
+    other = replace(stream.job, identity=replace(stream.job.identity, buckets=3))
+    with pytest.raises(WorkerError, match="made with 1 bucket, this query has 3"):
+        check(other, stream.store)
 
 
 def test_what_is_no_header_is_refused() -> None:

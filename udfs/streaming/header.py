@@ -83,7 +83,8 @@ def from_bytes(data: bytes, mine: Identity) -> Header:
 def _check(theirs: Identity, mine: Identity) -> None:
     if theirs.buckets != mine.buckets:
         raise CepError(
-            f"the checkpoint was made with {theirs.buckets} buckets, this query has {mine.buckets}",
+            f"the checkpoint was made with {theirs.buckets} bucket{'s' * (theirs.buckets != 1)}, "
+            f"this query has {mine.buckets}",
             hint=f"set spark.cep.buckets to {theirs.buckets} before the query is built, {_RESTART}",
         )
     if theirs.program != mine.program and theirs.schema != mine.schema:
