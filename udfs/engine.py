@@ -84,7 +84,8 @@ def advance(
     fresh = without_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
     metrics.rows = fresh.num_rows
-    events, later = _known(program, _with_flags(state, fresh), horizon)
+    known = _known(program, _with_flags(state, fresh), horizon)
+    events = known.events
     metrics.buffered_events = events.largest_buffer()
     tally = Tally(ansi=program.ansi)
     meter = Meter(events, program.limits, metrics)
@@ -92,12 +93,12 @@ def advance(
     matching = Matching(program, events, rows, meter, tally, given_by(program))
     metrics.candidates = counted(program, numbers(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
-    eager = _Eager(matching, planner, state, horizon)
+    eager = _Eager(matching, planner, state, (horizon, known))
     matches = _counted(_matches(eager, horizon), matching.meter, tally)
     used = None
     if program.consumption == "consume":
         matches, used = _consume(matching, matches)
-    rest = _rest(eager, used, later, horizon)
+    rest = _rest(eager, used, known.later, horizon)
     return Advance(events, matches, rest, metrics, matching.meter)
 
 
@@ -110,8 +111,9 @@ class _Eager:
         matching: Matching,
         planner: Planner,
         state: State,
-        horizon: int | float | None,
+        upto: tuple[int | float | None, _Known],
     ) -> None:
+        horizon, rows = upto
         self.matching = matching
         self.plans: Sequence[BranchPlan] = ()
         self.matchers: list[BranchMatcher] = []
@@ -125,11 +127,12 @@ class _Eager:
         # Where nothing comes after, a group is a join like any other.
         if (horizon is None and not state.groups) or not keeps_partial_matches(matching):
             return
-        position = np.argsort(matching.events.permutation)
         for number, plan in enumerate(self.plans):
             if self._is_kept(number, plan):
                 known = (number, plan.eager) in state.groups
-                old = from_rows(state.kept, number, plan.eager, position) if known else None
+                old = None
+                if known:
+                    old = from_rows(state.kept, number, plan.eager, rows.positions())
                 self.prefixes[number] = grown(self.matchers[number], plan.eager, old)
 
     def _is_kept(self, number: int, plan: BranchPlan) -> bool:
@@ -190,19 +193,35 @@ def _with_flags(state: State, fresh: pa.Table) -> pa.Table:
     return pa.concat_tables([state.events, fresh.cast(state.events.schema)])
 
 
-def _known(
-    program: Program, table: pa.Table, horizon: int | float | None
-) -> tuple[Events, pa.Table | None]:
-    """The events up to the horizon, and those beyond it, which have to wait."""
+@dataclass(frozen=True)
+class _Known:
+    """The events up to the horizon, and those beyond it, which have to wait. `rows`: which of all
+    rows the events are; None: all of them."""
+
+    events: Events
+    later: pa.Table | None = None
+    rows: Positions | None = None
+
+    def positions(self) -> Positions:
+        """Where each of all rows lies now; those that wait lie nowhere."""
+        found: Positions = np.argsort(self.events.permutation)
+        if self.rows is None or self.later is None:
+            return found
+        every = np.full(self.events.size + self.later.num_rows, -1)
+        every[self.rows] = found
+        return every
+
+
+def _known(program: Program, table: pa.Table, horizon: int | float | None) -> _Known:
     if horizon is None or not waits_for_horizon(program):
-        return Events(program, table), None
+        return _Known(Events(program, table))
     every = Events(program, table)
     waiting = every.time > horizon
     if not waiting.any():
-        return every, None
+        return _Known(every)
     rows = np.sort(every.rows(np.flatnonzero(~waiting)))
     later = np.sort(every.rows(np.flatnonzero(waiting)))
-    return Events(program, table.take(pa.array(rows))), table.take(pa.array(later))
+    return _Known(Events(program, table.take(pa.array(rows))), table.take(pa.array(later)), rows)
 
 
 def _status(program: Program, events: Events, horizon: int | float | None) -> Positions:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.program import Window
+from spark_cep.udfs.rows.advance import UpTo
 from spark_cep.udfs.rows.reach import ahead, unbounded
 from spark_cep.udfs.streaming import remembered
 from tests.rows.advances import Step, by_key, cut, in_order
-from tests.rows.programs import answer, cases
+from tests.rows.programs import answer, cases, current, program, v
 from tests.streaming.row_triggers import RowStream
 
 EXAMPLES = 150
@@ -68,6 +69,14 @@ def test_any_split_into_triggers_gives_the_answer_of_one(examples: int) -> None:
             assert repr(batch[key][: len(given_)]) == repr(given_)
 
     compare()
+
+
+def test_a_match_of_a_trigger_without_new_rows_is_given_once() -> None:
+    # PREV keeps the row, so the state is as large after the match as before.
+    case = program(v(0), measures=(current(shift=-1),), rows="one")
+    steps = [Step(((1, 0, None, None, None),), UpTo(-1)), Step((), UpTo(0)), Step((), UpTo(1))]
+    found = streamed(case, steps, frozenset({0, 1, 2}))
+    assert [len(given_) for given_ in found.values()] == [1]
 
 
 def test_within_decides_all_that_looks_at_no_row_behind() -> None:

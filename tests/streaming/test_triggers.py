@@ -6,23 +6,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from spark_cep.pattern import event, no, seq
 from spark_cep.udfs import adapting
 from spark_cep.udfs.planning import keeping
+from spark_cep.udfs.program import Plan
 from spark_cep.udfs.streaming import segments
-from tests.cases import has_two_readings
+from tests.cases import Case, has_two_readings
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches
 from tests.strategies import cases
-from tests.streaming.triggers import courses, filled, streamed
-
-if TYPE_CHECKING:
-    from tests.cases import Case
+from tests.streaming.triggers import Course, courses, filled, streamed
 
 QUICK = 200
 STEPS = 20_000
@@ -113,3 +111,22 @@ def test_segments_that_are_always_written_anew_change_nothing(
     monkeypatch.setattr(segments, "_MOST_SEGMENTS", 2)
     agree(examples // 4, cases(("any", "next", "strict")))
     agree(examples // 4, cases(("any", "next"), consuming=True))
+
+
+def test_partial_matches_are_found_again_among_rows_that_still_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
+    monkeypatch.setattr(adapting, "MOST_NEW", 1.0)
+    monkeypatch.setattr(adapting, "CLEARLY", 1.0)
+    monkeypatch.setattr(keeping, "KEEPING_SECONDS", 0.0)
+    kinds = [event("a", "kind = 'B'"), event("b", "kind = 'A'"), event("c", "kind = 'A'")]
+    pattern = seq(no(event("y", "kind = 'A'")), *kinds).within(3).strategy("skip till any match")
+    # The row of time 2 waits in the state between rows that do not.
+    times = [*[0] * 8, 0, 2, 1, 2, 0, 0]
+    rows = [
+        {"t": t, "u": u, "k": 1, "x": 0, "f": 0.0, "kind": "B" if u == 8 else "A"}
+        for u, t in enumerate(times)
+    ]
+    arrives = tuple(int(u == 11) for u in range(len(rows)))
+    check(Case(pattern, rows), Course(Plan("lazy-chain"), arrives, 2, adapts=True))

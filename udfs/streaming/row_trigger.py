@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_cep.udfs.rows.advance import RowAdvance, UpTo
@@ -38,16 +39,26 @@ def row_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.RecordB
         state = RowState()
         if header.horizon is not None:
             state = RowState.from_bytes(store.read(_STATE), program)
+            # Where a trigger changed nothing but the horizon, only the header was written.
+            state = replace(state, horizon=header.horizon)
     came = rows_of(job, arrived)
     advancing = RowAdvance(program, output, state, came, UpTo(arrived.horizon))
     yield from advancing.batches()
     after = advancing.state
     _check_rows(program, after)
-    if header.horizon is None or came.num_rows or after.size != state.size:
+    if header.horizon is None or not _are_same(state, after):
         store.write(_STATE, after.to_bytes(program))
-    header.horizon, header.nonce = arrived.horizon, secrets.token_hex(8)
+    before = arrived.horizon if header.horizon is None else header.horizon
+    header.horizon, header.nonce = max(before, arrived.horizon), secrets.token_hex(8)
     remember(job.token, arrived.bucket, header.nonce, after)
     store.put_header(to_bytes(header))
+
+
+def _are_same(before: RowState, after: RowState) -> bool:
+    """Whether the same is undecided, of the same rows."""
+    if before.rows is None or after.rows is None:
+        return before.rows is after.rows
+    return bool(before.partitions.equals(after.partitions) and before.rows.equals(after.rows))
 
 
 def _check_rows(program: RowProgram, state: RowState) -> None:
