@@ -15,7 +15,7 @@ from spark_cep.pattern import Pattern, event, no, seq
 from spark_cep.udfs.engine import State, advance
 from spark_cep.udfs.errors import WorkerError, from_text
 from spark_cep.udfs.output import Field, Output
-from spark_cep.udfs.program import Limits, Plan
+from spark_cep.udfs.program import BranchPlan, Limits, Plan
 from spark_cep.udfs.state import fingerprint, from_bytes, to_bytes
 from spark_cep.udfs.worker import run
 from tests.cases import Case
@@ -74,6 +74,20 @@ def test_an_equality_is_looked_up_not_tried() -> None:
 )
 def test_a_bound_on_the_time_between_two_variables_narrows_the_scope(bound: str) -> None:
     assert pairs(seq(*kinds("a", "c")).where(bound), MANY_A_ONE_C) == 5
+
+
+def test_a_walk_begins_at_what_is_new_where_that_is_little() -> None:
+    # The plan binds c last; one c is new.
+    rows = [row(t, "ABC"[t % 3], x=t // 3) for t in range(300)]
+    pattern = seq(*kinds("a", "b", "c")).where("b.x = c.x").within(300)
+    plan = Plan("lazy-chain", (BranchPlan(((0, 1), 2)),))
+    shipped = pipeline(pattern, rows, Setting(plan=plan))
+    first = advance(shipped.program, State(), shipped.table(0).slice(0, 299), 298)
+    walked(first)
+    second = advance(shipped.program, first.state, shipped.table(0).slice(299), 299)
+    walked(second)
+    assert first.metrics.pairs > 4_000
+    assert second.metrics.pairs < first.metrics.pairs / 10
 
 
 # ---- limits ------------------------------------------------------------------------------------

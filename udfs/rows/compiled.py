@@ -50,10 +50,6 @@ class Compiled:
     state: State
     bytecode: Bytecode
 
-    @property
-    def has_bytecode(self) -> bool:
-        return bool(self.bytecode.code)
-
 
 def compiled(program: RowProgram) -> Compiled:
     """Raises PatternError where the program cannot be run."""

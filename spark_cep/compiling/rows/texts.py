@@ -145,9 +145,6 @@ class RowText:
         """What an aggregate goes through."""
         return self.scope.rows(self.about[id(call.node)])
 
-    def is_outermost(self, reference: Reference) -> bool:
-        return not self._around(reference.node)
-
     def _around(self, node: exp.Expr) -> list[Call]:
         call = self.calls.around[id(node)]
         return [] if call is None else [call, *call.around()]
