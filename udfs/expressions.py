@@ -118,8 +118,42 @@ class UserCall(Expression):
         return self.arguments
 
 
+@dataclass(frozen=True)
+class RemoteCall(Expression):
+    """The value that a remote source, `remote` by its place in Program.remotes, has for a key.
+    `path`: the fields of structs on the way to what is read. A NULL key and a missing one give
+    NULL. Arrays are of type "other"; `Member` reads them."""
+
+    remote: int
+    arguments: tuple[Expression, ...]
+    type: Type
+    path: tuple[str, ...] = ()
+
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
+@dataclass(frozen=True)
+class Member(Expression):
+    """Whether an array has an element equal to `value`, as array_contains says it: NULL where
+    either is NULL, and where it is not found beside a NULL. `array`: a RemoteCall, or a Cell whose
+    column holds arrays; its elements have the type of `value`."""
+
+    value: Expression
+    array: Expression
+    type: Type = BOOL
+
+    def children(self) -> tuple[Expression, ...]:
+        return (self.value, self.array)
+
+
 def cells(expression: Expression) -> Iterator[Cell]:
     return (node for node in expression.walk() if isinstance(node, Cell))
+
+
+def remotes(expression: Expression) -> frozenset[int]:
+    """The remote sources that it asks."""
+    return frozenset(n.remote for n in expression.walk() if isinstance(n, RemoteCall))
 
 
 def variables(expression: Expression) -> frozenset[int]:

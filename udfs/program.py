@@ -18,6 +18,7 @@ from spark_cep.udfs.errors import PatternError
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression, Type
     from spark_cep.udfs.planning.costs import Costs
+    from spark_cep.udfs.remotes.spec import Remote
 
 Strategy = Choice["any", "next", "strict"]
 Consumption = Choice["reuse", "consume"]
@@ -212,7 +213,8 @@ class Program:
     """`home`, where time slices copy rows: the boolean column that is TRUE where a row is in its
     own slice. A match belongs to the slice in which its latest row is at home; others are dropped.
     The slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether
-    the plan may change between advances, and what it was made from.
+    the plan may change between advances, and what it was made from. `remotes`: what conditions
+    look up while they are tested.
     """
 
     columns: tuple[str, ...]
@@ -234,3 +236,4 @@ class Program:
     adaptation: Adaptation = Adaptation()
     estimates: Estimates | None = None
     costs: Costs | None = None
+    remotes: tuple[Remote, ...] = ()
