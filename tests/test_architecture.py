@@ -20,10 +20,13 @@ ROOMS = {
 }
 ORDER = list(ROOMS)
 WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba"}
+# Of ready sources, each installed by an extra.
+EXTRAS = {"redis", "sqlalchemy", "httpx"}
 # The files that talk to Spark. All others can be read and tested without it.
 SPARK_FILES = {
-    "answer", "carriers", "keys", "local_spark", "match", "metering", "path", "prepare",
-    "processor", "progress", "project", "row_answer", "row_match", "shipped", "typing_by_spark",
+    "answer", "before", "carriers", "collecting", "joining", "keys", "local_spark", "match",
+    "metering", "outside", "path", "prepare", "processor", "progress", "project", "row_answer",
+    "row_match", "shipped", "stage", "stage_entry", "travelling", "typing_by_spark", "value_types",
     "worker_entry",
 }  # fmt: skip
 
@@ -88,7 +91,17 @@ def test_the_workers_room_imports_only_the_libraries_of_a_worker() -> None:
     for path in files("udfs"):
         for module in imported(path):
             if room_of(module) is None:
-                assert module.partition(".")[0] in allowed, f"{path.name} imports {module}"
+                extras = EXTRAS if path.parent.name == "sources" else set()
+                known = module.partition(".")[0] in allowed | extras
+                assert known, f"{path.name} imports {module}"
+
+
+def test_ready_sources_load_their_libraries_when_they_are_used() -> None:
+    loaded = loaded_after(
+        "import spark_cep.udfs.sources.redis_source, spark_cep.udfs.sources.sql_source, "
+        "spark_cep.udfs.sources.http_source"
+    )
+    assert not loaded & EXTRAS
 
 
 def test_only_named_files_import_pyspark() -> None:
