@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.engine import Advance
     from spark_cep.udfs.matching import Found, Matching
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.remotes.lookup import Lookup
 
 # The share of the chain's time that a tree NFA has to stay below.
 CLEARLY = 0.8
@@ -54,10 +55,12 @@ MOST_NEW = 0.25
 
 
 class Adaptive:
-    """Runs a program over chunks; `metrics` are complete when all matches have been taken."""
+    """Runs a program over chunks; `metrics` are complete when all matches have been taken.
+    `lookups`: of the program's remote sources, in their order."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, lookups: tuple[Lookup, ...] = ()) -> None:
         self.program = program
+        self.lookups = lookups
         self.metrics = Metrics()
         self._adapts = program.adaptation.kind != "off" and program.plan.kind in ADAPTABLE
         self._observed = Observed(program.estimates or Estimates({}))
@@ -83,7 +86,7 @@ class Adaptive:
         """One advance with the plan for its events."""
         started = perf_counter_ns()
         planner = self._planned if self._adapts else branch_plans
-        step = advance(self.program, state, table, horizon, planner=planner)
+        step = advance(self.program, state, table, horizon, planner=planner, lookups=self.lookups)
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         return step
 
@@ -96,6 +99,8 @@ class Adaptive:
             started = perf_counter_ns()
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         self.metrics.add(step.metrics)
+        looked = {lookup.remote.name: lookup.metrics.take() for lookup in self.lookups}
+        self.metrics.add(Metrics(remotes=looked))
         if self._adapts:
             self._observed.add({}, 0, step.metrics.conditions)
 

@@ -32,6 +32,7 @@ from spark_cep.udfs.deciding import (
 )
 from spark_cep.udfs.events import AHEAD, Events, Flags, counted, numbers, without_null_times
 from spark_cep.udfs.joining.any_match import BranchMatcher
+from spark_cep.udfs.joining.foreseen import ask_ahead
 from spark_cep.udfs.joining.kept import KeptRows, Prefixes, from_rows, grown, to_rows
 from spark_cep.udfs.matching import Found, Matching
 from spark_cep.udfs.metrics import Meter, Metrics
@@ -42,6 +43,7 @@ from spark_cep.udfs.values.evaluate import Tally
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Positions
     from spark_cep.udfs.program import BranchPlan, Program
+    from spark_cep.udfs.remotes.lookup import Lookup
 
 GIVEN, USED = "__given", "__used"
 Planner = Callable[[Matching], "Sequence[BranchPlan]"]
@@ -70,16 +72,18 @@ class Advance:
     meter: Meter
 
 
-def advance(
+def advance(  # noqa: PLR0913 - the engine's inputs
     program: Program,
     state: State,
     table: pa.Table,
     horizon: int | float | None = None,
     *,
     planner: Planner = branch_plans,
+    lookups: tuple[Lookup, ...] = (),
 ) -> Advance:
     """Matches that the new events decide. `horizon` None: the input has ended. `planner` makes
-    the plan once the events are known."""
+    the plan once the events are known. `lookups`: for the program's remote sources, in their
+    order."""
     metrics = Metrics()
     fresh = without_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -87,7 +91,7 @@ def advance(
     known = _known(program, _with_flags(state, fresh), horizon)
     events = known.events
     metrics.buffered_events = events.largest_buffer()
-    tally = Tally(ansi=program.ansi)
+    tally = Tally(ansi=program.ansi, lookups=lookups)
     meter = Meter(events, program.limits, metrics)
     rows = _status(program, events, horizon)
     matching = Matching(program, events, rows, meter, tally, given_by(program))
@@ -170,6 +174,7 @@ def _matches(eager: _Eager, horizon: int | float | None) -> Iterator[Found]:
         return eager.matches()
     if not matching.events.size:
         return iter(())
+    ask_ahead(matching.program, matching.events.table, matching.tally.lookups)
     # Which starts are decided is known when all runs have gone as far as they can.
     race = Race(matching, window_has_passed(matching.program, matching.events, horizon))
     race.run()

@@ -16,6 +16,7 @@ import numpy as np
 
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.output import PEAKS
+from spark_cep.udfs.remotes.metrics import LookupMetrics
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Events, Flags, Positions
@@ -34,7 +35,8 @@ class Metrics:
     `conditions`: by place in the program how many combinations were tested and kept; what an
     index or a bound cut off counts as tested. `candidates` by variable. `stretches`: how many
     windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch
-    and slots. `swaps`: changes of plan with their reasons.
+    and slots. `swaps`: changes of plan with their reasons. `remotes`: what was looked up, by the
+    names of the sources.
     """
 
     rows: int = 0
@@ -53,6 +55,7 @@ class Metrics:
     candidates: dict[int, int] = field(default_factory=dict)
     nodes: dict[tuple[int, frozenset[int]], tuple[int, int]] = field(default_factory=dict)
     swaps: list[dict[str, str]] = field(default_factory=list)
+    remotes: dict[str, LookupMetrics] = field(default_factory=dict)
 
     def add(self, other: Metrics) -> None:
         for name, theirs in vars(other).items():
@@ -70,6 +73,7 @@ class Metrics:
             "conditions": {str(c): list(counts) for c, counts in self.conditions.items()},
             "candidates": {str(v): count for v, count in self.candidates.items()},
             "nodes": nodes,
+            "remotes": {name: each.to_dict() for name, each in self.remotes.items()},
         }
 
 
@@ -85,6 +89,11 @@ def _combined(name: str, mine: Any, theirs: Any) -> Any:
 def _added(mine: Any, theirs: Any) -> Any:
     if mine is None or theirs is None:
         return theirs if mine is None else mine
+    if isinstance(mine, LookupMetrics):
+        total = LookupMetrics()
+        total.add(mine)
+        total.add(theirs)
+        return total
     return (mine[0] + theirs[0], mine[1] + theirs[1]) if isinstance(mine, tuple) else mine + theirs
 
 

@@ -4,7 +4,7 @@ The driver reads a sample once, before it chooses a plan. Selectivities are meas
 partial matches: a candidate of one slot, then for each other slot of the condition a candidate
 drawn from its scope, so that order, window and key hold as they will when the engine asks. A
 drawn match counts for as many as it was drawn from. Conditions with user functions are not
-called: they may be slow, and may need what only the workers have.
+called, remote data is not fetched: both may be slow, and may need what only the workers have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_cep.udfs.events import NEW, Events, without_null_times
-from spark_cep.udfs.expressions import FOLDS, UserCall, cells
+from spark_cep.udfs.expressions import FOLDS, UserCall, cells, remotes
 from spark_cep.udfs.joining.cases import Case
 from spark_cep.udfs.joining.comparisons import cost
 from spark_cep.udfs.joining.partials import Elements, Partials, Slots
@@ -114,6 +114,7 @@ def _can_be_drawn(walk: Walk, condition: Condition) -> bool:
     slot_of = walk.slots.of_variable
     return (
         not any(isinstance(node, UserCall) for node in condition.expression.walk())
+        and not remotes(condition.expression)
         and not any(cell.reading in FOLDS for cell in cells(condition.expression))
         and condition.variables <= slot_of.keys()
         and all(walk.slot(slot_of[v]).body is None for v in condition.variables)

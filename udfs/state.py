@@ -30,12 +30,15 @@ _PREFIX = struct.Struct("<4sHI")  # magic, version, length of the JSON header
 
 def fingerprint(program: Program) -> str:
     """Equal for programs that mean the same and ship the same columns. How a program is run
-    (plan, block size, limits) does not count: a state outlives a change of plan."""
-    meaning = (
+    (plan, block size, limits) does not count: a state outlives a change of plan. Nor does where
+    a remote source's values come from: of it counts what conditions say."""
+    meaning: tuple[object, ...] = (
         program.columns, program.keys, program.orders, program.mask, program.variables,
         [(c.text, repr(c.expression), sorted(c.variables)) for c in program.conditions],
         program.tree, program.window, program.strategy, program.consumption, program.ansi,
     )  # fmt: skip
+    if program.remotes:
+        meaning += ([(r.name, r.keys, r.value) for r in program.remotes],)
     return hashlib.sha256(_without_addresses(repr(meaning)).encode()).hexdigest()
 
 

@@ -20,22 +20,28 @@ from spark_cep.udfs.events import Events
 if TYPE_CHECKING:
     from spark_cep.udfs.output import Output
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.remotes.lookup import Lookup
 
 # A partition's matches are numbered within a range of their own: 2^33 of them, 2^30 partitions.
 NUMBERS_SHIFT = 33
 
 
 def run(
-    program: Program, output: Output, batches: Iterator[pa.RecordBatch], partition: int
+    program: Program,
+    output: Output,
+    batches: Iterator[pa.RecordBatch],
+    partition: int,
+    scope: str = "",
 ) -> Iterator[pa.RecordBatch]:
-    """All matches of the batches, then one row of metrics. An empty bucket gives no row."""
+    """All matches of the batches, then one row of metrics. An empty bucket gives no row. `scope`:
+    within which remote values count as constant."""
     read = [batch for batch in batches if batch.num_rows]
     if not read:
         return
     table = pa.Table.from_batches(read)
     del read
     try:
-        matching = Adaptive(program)
+        matching = Adaptive(program, _lookups(program, scope))
         answer = None
         for step, found in matching.run(chunks(program, table)):
             if answer is None or answer.events is not step.events:
@@ -46,3 +52,11 @@ def run(
         yield closing.metrics(matching.metrics)
     except CepError as error:
         raise WorkerError(error) from None
+
+
+def _lookups(program: Program, scope: str) -> tuple[Lookup, ...]:
+    if not program.remotes:
+        return ()
+    from spark_cep.udfs.remotes.known import lookups  # noqa: PLC0415 - few queries need it
+
+    return lookups(program.remotes, scope)

@@ -98,7 +98,7 @@ class Stream:
         blobs = [
             blob.as_py() for batch in packed(table.to_batches()) for blob in batch.column("blob")
         ]
-        arrived = Arrived(0, tuple(blobs), horizon)
+        arrived = Arrived(0, tuple(blobs), horizon, "stream", str(len(self.metrics)))
         answer = [from_blob(blob) for blob in run_trigger(self.job, self.store, arrived)]
         found = pa.concat_tables(answer)
         self.metrics.append(json.loads(found.column("metrics")[-1].as_py()))
@@ -149,8 +149,8 @@ def streamed(case: Case, course: Course) -> list[Counter[Match]]:
     return [given.matches for given in followed(case, course)]
 
 
-def followed(case: Case, course: Course) -> Iterator[Given]:
-    stream = Stream(case, course.plan, adapts=course.adapts)
+def followed(case: Case, course: Course, stream: Stream | None = None) -> Iterator[Given]:
+    stream = stream or Stream(case, course.plan, adapts=course.adapts)
     arrives = np.array([course.arrives[place] for place in stream.ids], dtype=np.int64)
     times = [case.rows[place]["t"] for place in stream.ids]
     known: list[int] = []

@@ -18,6 +18,7 @@ from spark_cep.udfs.expressions import (
     Expression,
     UserCall,
     cells,
+    remotes,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def as_bound(
     given = condition.expression
     # Without ANSI a difference that wraps may meet the condition far from any bound.
     moved = _without_difference(given, variable) if ansi else given
+    if remotes(given):
+        return None  # a test of its own, as what it reads may not be here yet
     for expression in (given, moved):
         found = _compared(expression, variable, is_plain, _ORDERED)
         if (
@@ -133,10 +136,13 @@ def as_equality(
     found = _compared(condition.expression, variable, is_plain, frozenset({"="}))
     if found is None or found[1].type.kind in {"decimal", "other", "null"}:
         return None
+    if remotes(found[2]) and found[1].type.kind in {"string", "binary"}:
+        return None  # words that no column may have
     return Equality(found[1], found[2], condition)
 
 
 def cost(condition: Condition) -> int:
-    """Plain comparisons first, user functions last."""
+    """Plain comparisons first, then user functions, what has to be fetched last."""
     nodes = list(condition.expression.walk())
-    return len(nodes) + 1000 * sum(isinstance(node, UserCall) for node in nodes)
+    calls = sum(isinstance(node, UserCall) for node in nodes)
+    return len(nodes) + 1000 * calls + 1_000_000 * len(remotes(condition.expression))

@@ -138,7 +138,5 @@ def _tested(walk: Walk, step: Step, joined: Partials) -> Partials:
     for condition in step.tests:
         if not len(joined):
             break
-        held = walk.reader(joined).holds(condition)
-        walk.matching.meter.held(condition, held)
-        joined = joined.take(held)
+        joined = walk.held(condition, joined)
     return joined

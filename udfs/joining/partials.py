@@ -9,7 +9,7 @@ chain extends lists in lockstep. So nothing here is ragged, and a set is cut wit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 class Partials:
     """`elements[slot]` is (n,), for a list slot (n, length); `earliest` and `latest` are the
     positions of the first and last row bound so far. Where a walk starts differently from place
-    to place, the first row of the match has to lie in [floor, ceiling)."""
+    to place, the first row of the match has to lie in [floor, ceiling). `waiting` has a bit for
+    each condition that was not tested yet, for want of remote data."""
 
     elements: Mapping[int, Positions]
     earliest: Positions
     latest: Positions
     floor: Positions | None = None
     ceiling: Positions | None = None
+    waiting: Positions | None = None
 
     def __len__(self) -> int:
         return len(self.earliest)
@@ -42,7 +44,13 @@ class Partials:
             self.latest[index],
             None if self.floor is None else self.floor[index],
             None if self.ceiling is None else self.ceiling[index],
+            None if self.waiting is None else self.waiting[index],
         )
+
+    def still(self, waiting: Positions) -> Partials:
+        """With conditions beside those that they wait for already."""
+        more = waiting if self.waiting is None else self.waiting | waiting
+        return replace(self, waiting=more)
 
     def shape(self) -> tuple[tuple[int, int], ...]:
         """The slots bound and the length of their lists; sets of one shape can be put together."""

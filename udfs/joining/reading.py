@@ -8,20 +8,33 @@ Members of one group share their slot's axis: they are paired by iteration.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.expressions import FOLDS, Cell, Expression, cells
-from spark_cep.udfs.values.evaluate import Tally, evaluate, fold, holds
+from spark_cep.udfs.expressions import (
+    FOLDS,
+    Cell,
+    Expression,
+    RemoteCall,
+    cells,
+    variables,
+)
+from spark_cep.udfs.values.evaluate import Tally, evaluate, fold, holds, ids_in
 from spark_cep.udfs.values.vectors import Columns, Vector
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Flags, Positions
     from spark_cep.udfs.joining.partials import Partials, Slots
     from spark_cep.udfs.program import Condition
+
+
+# Remote sources with the ids of keys, a row for each partial match or pair.
+Asked = list[tuple[int, "Positions"]]
 
 
 @dataclass(frozen=True)
@@ -59,15 +72,19 @@ class Reader:
     # Where a fold of the partials failed: it fails the conditions that read it, pair by pair.
     _failed: dict[Cell, Flags] = field(default_factory=dict)
 
+    def __len__(self) -> int:
+        return len(self.partials) if self.pick is None else len(self.pick)
+
     def select(self, kept: Positions) -> Reader:
-        """The same pairs, fewer of them."""
+        """The same pairs (or partials), fewer of them."""
+        if self.pick is None:
+            return Reader(self.columns, self.slots, self.partials.take(kept), self.tally)
         previous = self.candidates.previous
         candidates = Candidates(
             {v: rows[kept] for v, rows in self.candidates.rows.items()},
             None if previous is None else {v: rows[kept] for v, rows in previous.items()},
         )
-        pick = kept if self.pick is None else self.pick[kept]
-        return replace(self, pick=pick, candidates=candidates)
+        return replace(self, pick=self.pick[kept], candidates=candidates)
 
     def holds(self, condition: Condition) -> Flags:
         """For each partial or pair: is the condition TRUE, for every element it ranges over."""
@@ -80,8 +97,7 @@ class Reader:
             for cell in cells(condition.expression)
             if cell.reading == "prev" and cell.variable not in self.candidates.rows
         }
-        size = len(self.partials) if self.pick is None else len(self.pick)
-        shape = (size, *(self._length(slot) for slot in axes))
+        shape = (len(self), *(self._length(slot) for slot in axes))
         found = np.broadcast_to(found, shape)
         for slot in looking_back:
             # A conjunct with prev is not tested on the first element.
@@ -89,10 +105,27 @@ class Reader:
             found = np.delete(found, 0, axis=at)
         return np.asarray(found.all(axis=tuple(range(1, found.ndim)))) if axes else found
 
+    def asked(self, condition: Condition, of: Collection[int] | None = None) -> Asked:
+        """The remote sources that a condition asks, and for each partial or pair the ids of its
+        keys, as a row. `of`: only the calls whose keys these slots know."""
+        found = []
+        for node in condition.expression.walk():
+            if isinstance(node, RemoteCall) and (of is None or self._knows(node, of)):
+                axes = self._axes(node)
+                read = partial(self._read, axes=axes)
+                ids = ids_in(node, read, self.columns, self.tally)
+                shape = (len(self), *(self._length(slot) for slot in axes))
+                width = math.prod(shape[1:])
+                found.append((node.remote, np.broadcast_to(ids, shape).reshape(-1, width)))
+        return found
+
+    def _knows(self, node: RemoteCall, slots: Collection[int]) -> bool:
+        return all(self.slots.of_variable[v] in slots for v in variables(node))
+
     def values(self, expression: Expression) -> Vector:
         """An expression over plain variables, one value a partial (or pair)."""
         vector = evaluate(expression, lambda cell: self._read(cell, ()), self.columns, self.tally)
-        size = len(self.partials) if self.pick is None else len(self.pick)
+        size = len(self)
         valid = None if vector.valid is None else np.broadcast_to(vector.valid, (size,))
         for failed in self.tally.take_failed():
             valid = ~failed if valid is None else valid & ~failed

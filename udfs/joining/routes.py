@@ -81,6 +81,10 @@ class Chain:
             self._units[unit] = [Unit(each) for each in self._found(walk, shape, unit)]
         return join(walk, task, step, self._units[unit])
 
+    def steps(self, walk: Walk, task: Task) -> Sequence[Step]:
+        unit = frozenset(slots_of(self._next[task.bound]))
+        return (walk.steps.step(task.bound, unit),)
+
     def _found(self, walk: Walk, shape: Shape, unit: frozenset[int]) -> Sequence[Partials]:
         if unit in self.kept:
             return self.kept[unit]
@@ -107,9 +111,12 @@ class Tree:
             yield from self._routed(walk, replace(task, partials=task.partials.take(some)))
             begin, count = begin + count, count * GROWTH
 
-    def _routed(self, walk: Walk, task: Task) -> Iterator[Task]:
+    def steps(self, walk: Walk, task: Task) -> Sequence[Step]:
         left = sorted(walk.target - task.bound)
-        steps = [walk.steps.step(task.bound, frozenset({slot})) for slot in left]
+        return [walk.steps.step(task.bound, frozenset({slot})) for slot in left]
+
+    def _routed(self, walk: Walk, task: Task) -> Iterator[Task]:
+        steps = self.steps(walk, task)
         if len(steps) == 1:
             yield from walk.extend(task, steps[0])
             return

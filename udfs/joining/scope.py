@@ -164,7 +164,9 @@ def narrowed(ranges: Range, bound: Bound, values: npt.NDArray[Any], reader: Read
     growing within each range."""
     low, high = ranges.low, np.maximum(ranges.low, ranges.high)
     # A bound that overflows says nothing; the condition itself is tested and counted later.
-    limit = replace(reader, tally=Tally(ansi=reader.tally.ansi)).values(bound.bound)
+    limit = replace(
+        reader, tally=Tally(ansi=reader.tally.ansi, lookups=reader.tally.lookups)
+    ).values(bound.bound)
     known = limit.valid
     if limit.values.dtype.kind == "f":
         number = ~np.isnan(limit.values)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spark_cep.udfs.expressions import FOLDS, cells
+from spark_cep.udfs.expressions import FOLDS, cells, remotes
 from spark_cep.udfs.joining.comparisons import Bound, Equality, as_bound, as_equality, cost
 
 if TYPE_CHECKING:
@@ -197,6 +197,8 @@ class _Compiler:
             return self._is_plain(variable) and self.slot_of[variable] in bound
 
         for variable in sorted(condition.variables):
+            if self._is_at_end(condition):
+                break
             if self._is_plain(variable) and self.slot_of[variable] in unit:
                 found = as_equality(condition, variable, is_bound)
                 if found is not None:
@@ -229,9 +231,14 @@ class _Compiler:
     def _equality(self, condition: Condition, slot: int) -> Equality | None:
         return (
             None
-            if self.branch.slots[slot].body
+            if self.branch.slots[slot].body or self._is_at_end(condition)
             else as_equality(condition, self.branch.slots[slot].variables[0], self._is_plain)
         )
+
+    def _is_at_end(self, condition: Condition) -> bool:
+        """Whether remote data is asked for only when matches are complete."""
+        known = self.program.remotes
+        return any(known[r].strategy == "post" for r in remotes(condition.expression))
 
     def _is_plain(self, variable: int) -> bool:
         return variable in self.slot_of and not self.branch.slots[self.slot_of[variable]].is_list

@@ -12,33 +12,36 @@ at the same time, shorter ones for the next round.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from spark_cep.udfs.expressions import remotes
 from spark_cep.udfs.joining.negation import Negations
 from spark_cep.udfs.joining.partials import Partials, Slots
+from spark_cep.udfs.joining.postponed import Postponed
 from spark_cep.udfs.joining.reading import Candidates, Reader, looks_back
 from spark_cep.udfs.joining.scope import Range, blocks, narrowed, scope
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.events import Positions
+    from spark_cep.udfs.events import Flags, Positions
     from spark_cep.udfs.joining.pools import Pools
     from spark_cep.udfs.joining.steps import Step, Steps
     from spark_cep.udfs.matching import Matching
-    from spark_cep.udfs.program import Slot
+    from spark_cep.udfs.program import Condition, Slot
 
 
 @dataclass(frozen=True)
 class Task:
     """Partials in which the slots of `bound` are filled. `growing`: the step of a list that has
-    begun in them and is not among `bound` yet."""
+    begun in them and is not among `bound` yet. `hurried`: goes on without what it waits for."""
 
     partials: Partials
     bound: frozenset[int]
     growing: Step | None = None
+    hurried: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,10 @@ class Route(Protocol):
         """The tasks that come of binding one more slot, or one more join, in a task's partials."""
         ...
 
+    def steps(self, walk: Walk, task: Task) -> Sequence[Step]:
+        """The steps that `onward` may take."""
+        ...
+
 
 @dataclass
 class Walk:
@@ -88,20 +95,41 @@ class Walk:
             self.matching.events, self.slots,
             self.matching.meter, self.matching.tally, self._block,
         )  # fmt: skip
+        self._postponed = Postponed(self) if self.matching.tally.lookups else None
 
     def run(self, route: Route) -> Iterator[Partials]:
         """Depth first; the pending stack holds one iterator for each slot on the way."""
         pending = [route.starts(self)]
-        while pending:
+        while pending or self._resume(pending):
             task = next(pending[-1], None)
             if task is None:
                 pending.pop()
-            elif task.bound == self.target:
+                continue
+            if self._postponed is not None:
+                task = self._settled(task, route, pending)
+            if task is None:
+                continue
+            if task.bound == self.target and task.growing is None:
                 yield task.partials
             elif task.growing is not None:
                 pending.append(self._grow(task, task.growing))
             else:
                 pending.append(route.onward(self, task))
+
+    def _settled(self, task: Task, route: Route, pending: list[Iterator[Task]]) -> Task | None:
+        """What of the task can go on now. What no longer has to wait comes next."""
+        assert self._postponed is not None
+        settled = self._postponed.settled(task, route)
+        again = self._postponed.arrived()
+        if again is not None:
+            pending.append(again)
+        return settled
+
+    def _resume(self, pending: list[Iterator[Task]]) -> bool:
+        again = None if self._postponed is None else self._postponed.again()
+        if again is not None:
+            pending.append(again)
+        return again is not None
 
     def slot(self, number: int) -> Slot:
         return self.steps.branch.slots[number]
@@ -126,9 +154,7 @@ class Walk:
         for condition in step.tests:
             if looks_back(condition, self.slot(step.slot).variables):
                 continue
-            held = self.reader(partials).holds(condition)
-            self.matching.meter.held(condition, held)
-            partials = partials.take(held)
+            partials = self.held(condition, partials)
         self._count(step, partials, frozenset())
         if len(partials):
             yield from self._bound(frozenset(), step, partials)
@@ -161,9 +187,7 @@ class Walk:
                 partials = partials.take(right)
         for condition in step.on_complete:
             if len(partials):
-                held = self.reader(partials).holds(condition)
-                self.matching.meter.held(condition, held)
-                partials = partials.take(held)
+                partials = self.held(condition, partials)
         for check in step.negations:
             if len(partials):
                 partials = partials.take(self._negations.allow(check, partials))
@@ -172,6 +196,27 @@ class Walk:
             partials = self._uncovered(partials)
         if len(partials):
             yield Task(partials, total)
+
+    def held(self, condition: Condition, partials: Partials) -> Partials:
+        """The partials that meet a condition, or have to wait for what it reads."""
+        held, bits = self._held(condition, self.reader(partials))
+        return (partials if bits is None else partials.still(bits)).take(held)
+
+    def _held(self, condition: Condition, reader: Reader) -> tuple[Flags, Positions | None]:
+        """Which partials (or pairs) go on, and, where some were not tested, the condition's bit
+        for these."""
+        meter = self.matching.meter
+        if self._postponed is None or not remotes(condition.expression):
+            held = reader.holds(condition)
+            meter.held(condition, held)
+            return held, None
+        held, untested = self._postponed.held(condition, reader)
+        if untested is None:
+            meter.held(condition, held)
+            return held, None
+        late, kept = int(np.count_nonzero(untested)), int(np.count_nonzero(held))
+        meter.tested((condition,), len(held) - late, kept - late)
+        return held, np.where(untested, self._postponed.bit(condition), 0)
 
     def _uncovered(self, partials: Partials) -> Partials:
         if partials.ceiling is not None:
@@ -222,13 +267,19 @@ class Walk:
         node = self.branch, task.bound | step.unit
         # Every level of a growing list waits with a block of its own, as wide as the list is long.
         width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
+        foreseen = self._postponed is None
         for pick, place in blocks(look.ranges, max(1, self._block // width)):
             self.matching.meter.pairs(len(pick))
-            kept, chosen = self.tested(step, partials, look.reader, pick, elements[place])
+            kept, chosen, bits = self.tested(step, partials, look.reader, pick, elements[place])
             self.matching.meter.node(node, len(pick), len(kept))
             self._trace(step, partials, (pick, elements[place]), (kept, chosen))
+            if not foreseen:
+                assert self._postponed is not None
+                self._postponed.foresee(step, look, len(pick))
+                foreseen = True
             if len(kept):
-                yield self._extended(step, partials, kept, chosen, task.bound)
+                extended = self._extended(step, partials, kept, chosen, task.bound)
+                yield extended if bits is None else extended.still(bits)
 
     def _trace(
         self,
@@ -245,13 +296,15 @@ class Walk:
 
     def tested(
         self, step: Step, partials: Partials, reader: Reader, pick: Positions, elements: Positions
-    ) -> tuple[Positions, Positions]:
-        """The pairs that survive the step's conditions."""
+    ) -> tuple[Positions, Positions, Positions | None]:
+        """The pairs that survive the step's conditions, and which of these they were not tested
+        for."""
         kept = self._possible(step, partials, pick, elements)
         if kept is not None:
             pick, elements = pick[kept], elements[kept]
         if not step.tests:
-            return pick, elements
+            return pick, elements, None
+        waiting = None
         pairs = self._pair_reader(step, partials, reader, pick, elements)
         growing = step.slot in partials.elements
         variables = self.slot(step.slot).variables
@@ -260,12 +313,15 @@ class Walk:
                 break
             if not growing and looks_back(condition, variables):
                 continue
-            survivors = np.flatnonzero(pairs.holds(condition))
-            self.matching.meter.tested((condition,), len(elements), len(survivors))
+            held, bits = self._held(condition, pairs)
+            if bits is not None:
+                waiting = bits if waiting is None else waiting | bits
+            survivors = np.flatnonzero(held)
             if len(survivors) < len(elements):
                 pick, elements = pick[survivors], elements[survivors]
                 pairs = pairs.select(survivors)
-        return pick, elements
+                waiting = None if waiting is None else waiting[survivors]
+        return pick, elements, waiting
 
     def _possible(
         self, step: Step, partials: Partials, pick: Positions, elements: Positions

@@ -18,6 +18,7 @@ import pyarrow as pa
 from spark_cep.udfs.adapting import Adaptive
 from spark_cep.udfs.answer import Answer
 from spark_cep.udfs.events import numbers
+from spark_cep.udfs.joining.foreseen import ask_ahead
 from spark_cep.udfs.metrics import Metrics
 from spark_cep.udfs.output import Output
 from spark_cep.udfs.program import Estimates, Program
@@ -38,6 +39,7 @@ from spark_cep.udfs.worker import NUMBERS_SHIFT
 if TYPE_CHECKING:
     from spark_cep.udfs.engine import State
     from spark_cep.udfs.events import Events
+    from spark_cep.udfs.remotes.lookup import Lookup
     from spark_cep.udfs.streaming.header import Header
     from spark_cep.udfs.streaming.store import Store
 
@@ -63,6 +65,7 @@ def event_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.Recor
     if known is None:
         known = _Remembered(load(store, header), _adaptive(job.program, header))
     matching = known.matching
+    matching.lookups = _lookups(job.program, arrived)
     before = 0 if known.state.events is None else known.state.events.num_rows
     step = matching.step(known.state, fresh_rows(fresh, header), horizon)
     _check_rows(job.program, step.events)
@@ -73,6 +76,9 @@ def event_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.Recor
     header.number, header.horizon = answer.next_number, horizon
     header.learnt = {str(place): share for place, share in matching.selectivities().items()}
     state = save(store, header, step.state)
+    if state.events is not None:
+        # Until the next trigger comes there is time.
+        ask_ahead(job.program, state.events, matching.lookups)
     metrics, matching.metrics = matching.metrics, Metrics()
     remember(job.token, arrived.bucket, header.nonce, replace(known, state=state))
     # The header is last: it says what the blobs are.
@@ -90,6 +96,14 @@ def event_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.Recor
             "kept_partial_matches": sum(each["rows"] for each in header.kept),
         },
     )
+
+
+def _lookups(program: Program, arrived: Arrived) -> tuple[Lookup, ...]:
+    if not program.remotes:
+        return ()
+    from spark_cep.udfs.remotes.known import lookups  # noqa: PLC0415 - few queries need it
+
+    return lookups(program.remotes, arrived.scope, arrived.number)
 
 
 def _check_rows(program: Program, events: Events) -> None:

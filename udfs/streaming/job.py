@@ -39,11 +39,14 @@ class Job:
 @dataclass(frozen=True)
 class Arrived:
     """What a trigger brings to a bucket. `horizon`: the event time up to which all rows have come
-    when the trigger has."""
+    when the trigger has. `scope` and `number`: within which values of remote sources are kept,
+    and within which they do not change."""
 
     bucket: int
     blobs: tuple[bytes, ...]
     horizon: int
+    scope: str = ""
+    number: str | None = None
 
 
 def as_stored(schema: pa.Schema) -> pa.Schema:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.expressions import Call, Cell, Constant, Expression, UserCall
+from spark_cep.udfs.expressions import (
+    Call,
+    Cell,
+    Constant,
+    Expression,
+    Member,
+    RemoteCall,
+    UserCall,
+)
 from spark_cep.udfs.values.arithmetic import Operation, binary, unary
 from spark_cep.udfs.values.comparison import (
     COMPARISONS,
@@ -31,6 +39,12 @@ from spark_cep.udfs.values.comparison import (
 )
 from spark_cep.udfs.values.conversion import cast
 from spark_cep.udfs.values.folds import fold
+from spark_cep.udfs.values.remote_values import (
+    ids_of,
+    remote_member,
+    remote_value,
+    shipped_member,
+)
 from spark_cep.udfs.values.selection import alike, choose, coalesce, extreme
 from spark_cep.udfs.values.tally import Active, Tally, everywhere
 from spark_cep.udfs.values.user_calls import call
@@ -39,7 +53,7 @@ from spark_cep.udfs.values.vectors import Columns, Vector
 if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
-__all__ = ["Read", "Tally", "evaluate", "fold", "holds"]
+__all__ = ["Read", "Tally", "evaluate", "fold", "holds", "ids_in"]
 
 Read = Callable[[Cell], Vector]
 _T = TypeVar("_T")
@@ -57,6 +71,11 @@ def evaluate(expression: Expression, read: Read, columns: Columns, tally: Tally)
         np.broadcast_to(vector.valid, shape),
         vector.nan_free,
     )
+
+
+def ids_in(node: RemoteCall, read: Read, columns: Columns, tally: Tally) -> Array:
+    """What a remote source knows the keys of a call by."""
+    return _Walk(read, columns, tally).ids(node)
 
 
 def holds(expression: Expression, read: Read, columns: Columns, tally: Tally) -> Array:
@@ -80,6 +99,10 @@ class _Walk:
             return call(node, arguments, self._columns)
         if isinstance(node, Call):
             return self._call(node, active)
+        if isinstance(node, RemoteCall):
+            return remote_value(node, self.ids(node), self._columns, self._tally)
+        if isinstance(node, Member):
+            return self._member(node, active)
         raise CepError(f"the engine cannot evaluate {type(node).__name__}")
 
     def _call(self, node: Call, active: Active) -> Vector:
@@ -97,6 +120,18 @@ class _Walk:
             operation = Operation(node.name, node.type, types_, self._tally, active)
             return _NUMERIC[node.name](operation, *arguments)
         raise CepError(f"the engine does not know the operation {node.name}")
+
+    def ids(self, node: RemoteCall) -> Array:
+        """What remote keys are known by."""
+        value = lambda argument: self.value(argument, everywhere)  # noqa: E731
+        return ids_of(node, self._read, value, self._columns, self._tally)
+
+    def _member(self, node: Member, active: Active) -> Vector:
+        value = self.value(node.value, active)
+        if isinstance(node.array, RemoteCall):
+            ids = self.ids(node.array)
+            return remote_member(node, ids, value, self._columns, self._tally)
+        return shipped_member(node, self.value(node.array, active), value, self._columns)
 
     def and_(self, node: Call, active: Active) -> Vector:
         result = self.value(node.arguments[0], active)

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spark_cep.udfs.values.arrow_values import Array
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.remotes.lookup import Lookup
 
 # The elements that are evaluated, or None for all. A call, as it is only asked when one fails.
 Active = Callable[[], Array | None]
@@ -25,10 +29,12 @@ def everywhere() -> Array | None:
 
 @dataclass
 class Tally:
-    """`ansi` False: integers wrap around, division by zero is NULL, and neither is counted."""
+    """`ansi` False: integers wrap around, division by zero is NULL, and neither is counted.
+    `lookups`: where remote values come from, as the program numbers them."""
 
     errors: int = 0
     ansi: bool = True
+    lookups: tuple[Lookup, ...] = ()
     _failed: list[Array] = field(default_factory=list)
 
     def fail(

@@ -34,6 +34,7 @@ from spark_cep.udfs.values.vocabulary import Vocabulary, is_text, is_words
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.remotes.lookup import Lookup
     from spark_cep.udfs.rows.table import Texts
 
 WORDS: Final = ("string", "binary")
@@ -85,6 +86,7 @@ class Columns:
         self._cache: dict[tuple[int, Kind | None], Vector] = {}
         self._pieces: dict[int, pa.Array] = {}
         self._constants: dict[Constant, Vector] = {}
+        self._identified: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def gather(self, column: int, type: Type, rows: Array) -> Vector:
         """The column's values at positions `rows`, an integer array of any shape."""
@@ -100,6 +102,16 @@ class Columns:
         if source.values is POSITIONS:
             return Vector(np.arange(self._table.num_rows), source.valid)
         return source
+
+    def identified(self, lookup: Lookup, keys: tuple[int, ...]) -> int:
+        """The number of a column of its own: the ids that a remote source has for the keys in
+        these columns."""
+        known = (lookup.remote.name, keys)
+        if known not in self._identified:
+            number = self._identified[known] = -1 - len(self._identified)
+            ids = lookup.ids([self._whole(key) for key in keys])
+            self._cache[number, None] = self._sorted(Vector(ids))
+        return self._identified[known]
 
     def constant(self, constant: Constant) -> Vector:
         """A constant as a 0-d vector."""

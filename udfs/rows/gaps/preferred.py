@@ -107,7 +107,7 @@ class Preferred:
             partial, candidate, tried, counts = now
             self._budget.spend(front.partials.earliest[tried], counts)
             elements = look.elements[candidate]
-            kept, rows = self._walk.tested(step, front.partials, look.reader, partial, elements)
+            kept, rows, _ = self._walk.tested(step, front.partials, look.reader, partial, elements)
             if not len(kept):
                 continue
             if place == self._last:
@@ -194,7 +194,7 @@ class Preferred:
             partial, candidate, tried, counts = now
             self._budget.spend(front.partials.earliest[tried], counts)
             elements = look.elements[candidate]
-            kept, rows = self._walk.tested(step, front.partials, look.reader, partial, elements)
+            kept, rows, _ = self._walk.tested(step, front.partials, look.reader, partial, elements)
             best = firsts(kept)
             seen[kept[best]] = rows[best]
             gallop.settle(kept[best])
