@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep import alias as _alias
 
 if TYPE_CHECKING:
-    from spark_cep import adapt, plans, streaming
+    from spark_cep import adapt, cache, plans, streaming
     from spark_cep.compiling.user_functions import udf
     from spark_cep.errors import (
         CepError,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spark_cep.explaining.metering import metrics
     from spark_cep.match import match_pattern
     from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
+    from spark_cep.remotes.remote import Remote
     from spark_cep.row_patterns import RowPattern, row_pattern
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
@@ -38,12 +39,14 @@ _HOMES = {
     "Pattern": "pattern",
     "PatternError": "errors",
     "PlanError": "errors",
+    "Remote": "remotes.remote",
     "RemoteError": "errors",
     "RowPattern": "row_patterns",
     "Statistics": "statistics",
     "adapt": None,
     "all_of": "pattern",
     "any_of": "pattern",
+    "cache": None,
     "error_of": "errors",
     "event": "pattern",
     "explain": "explaining.explanation",
@@ -68,12 +71,14 @@ __all__ = [
     "Pattern",
     "PatternError",
     "PlanError",
+    "Remote",
     "RemoteError",
     "RowPattern",
     "Statistics",
     "adapt",
     "all_of",
     "any_of",
+    "cache",
     "error_of",
     "event",
     "explain",

@@ -33,7 +33,7 @@ def threshold(change: float = 0.3) -> Adaptation:
     >>> threshold(0.5).threshold
     0.5
     """
-    if not _is_number(change) or not 0 < change < inf:
+    if not is_number(change) or not 0 < change < inf:
         raise PlanError(
             f"the threshold is {change!r}",
             hint="it is a relative change above 0: cep.adapt.threshold(0.3)",
@@ -54,7 +54,7 @@ def invariants(k: int | None = 1, distance: float | Literal["auto", "meta"] = "a
         raise PlanError(
             f"k is {k!r}", hint="k is a number of conditions above 0, or None for all of them"
         )
-    is_share = _is_number(distance) and 0 <= float(distance) < inf
+    is_share = is_number(distance) and 0 <= float(distance) < inf
     if distance not in ("auto", "meta") and not is_share:
         raise PlanError(
             f"the distance is {distance!r}",
@@ -82,5 +82,5 @@ def adaptation(value: object) -> Adaptation:
     return made[value]()
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -9,14 +9,15 @@ the user can have done wrong is said here, before any job.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_cep.answering.answer import worker_schema
-from spark_cep.answering.project import projected
-from spark_cep.explaining.metering import observed
+from spark_cep.answering.project import Found, projected
+from spark_cep.explaining.metering import Observed, noticed, observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.report import report, title
 from spark_cep.explaining.stream_report import of_stream
@@ -25,6 +26,9 @@ from spark_cep.planned import planned
 from spark_cep.planning.buckets import size_of
 from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
 from spark_cep.planning.slices import slicing
+from spark_cep.remotes.before import fetches, with_values
+from spark_cep.remotes.places import columns_of_events, of_events, with_remotes
+from spark_cep.remotes.stage import Counts
 from spark_cep.row_match import matched_rows
 from spark_cep.row_patterns import RowPattern
 from spark_cep.shipped import Shipping, shipped
@@ -40,7 +44,7 @@ from spark_cep.streaming.checks import (
 )
 from spark_cep.streaming.meaning import meaning
 from spark_cep.streaming.path import stream_buckets
-from spark_cep.streaming.progress import counted
+from spark_cep.streaming.progress import counted, told
 from spark_cep.udfs.state import fingerprint
 
 if TYPE_CHECKING:
@@ -99,15 +103,17 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
     if source.is_streaming:
         check_bounded(compiled.window, asked.options.limits)
         check_consumed(compiled)
-    masked = prepare.masked(source.df, prepare.mask(compiled.masks))
+    number = new_number()
+    counts = Counts(partial(told, number=number)) if source.is_streaming else None
+    masked = _rows(source, shipping, counts)
     program, choice, sample = planned(source, masked, shipping, asked)
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     if source.is_streaming:
-        return _streamed(source, asked, shipping, prepared, (program, choice))
+        return _streamed(source, asked, shipping, prepared, (program, choice, number))
     chosen = _layout(source, prepared.df, shipping, sample)
+    sent = shipment.as_now()
     df, keys, home = _dealt(prepared.df, shipping, chosen)
     program = replace(program, columns=shipment.names(), keys=keys, home=home)
-    number = new_number()
     schema = worker_schema(shipping.answer.output, compiled.variables, prepared.df.schema)
     function = entry(
         program,
@@ -116,19 +122,29 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
         title(asked.pattern, compiled, choice, number),
     )
 
-    def made() -> tuple[DataFrame, Observation]:
+    def made() -> tuple[DataFrame, Observed]:
         # An observation counts once, so what is measured anew needs a new one.
-        observation = Observation()
-        matches = observed(df.mapInArrow(function, schema), observation)
+        both = Observed(Observation(), Observation() if fetches(compiled) else None)
+        rows = df
+        if both.before is not None:
+            # Not those of the sample, which an observation would take for the query's.
+            counts = Counts(partial(noticed, observation=both.before))
+            rows = _rows(source, shipping, counts)
+            again = prepare.select(prepare.filtered(rows, compiled), sent)
+            rows, _, _ = _dealt(again.df, shipping, chosen)
+        counted = partial(observed, observation=both.answer)
+        matches = Found(rows.mapInArrow(function, schema), counted, shipping.sources)
         found = projected(
             matches, shipping.answer, compiled.variables, prepared.raw, compiled.after
         )
-        return found, observation
+        return found, both
 
     answer, observation = made()
     plan = report(
         asked.pattern, compiled, shipment, (choice, chosen, shipping.answer, program), number
     )
+    places = of_events(compiled, shipping.answer.sought, shipping.sources)
+    plan = with_remotes(plan, shipping.sources, places, columns_of_events(compiled))
     return remember(answer, Record(number, plan, observation, chosen.buckets, made))
 
 
@@ -137,33 +153,47 @@ def _streamed(
     asked: Asked,
     shipping: Shipping,
     prepared: prepare.Prepared,
-    planned: tuple[Program, Choice],
+    planned: tuple[Program, Choice, int],
 ) -> DataFrame:
     """The same through a stateful operator; the engine is told of each trigger's rows."""
-    program, choice = planned
+    program, choice, number = planned
     compiled, shipment, output = shipping.compiled, shipping.shipment, shipping.answer.output
     check_watermark(prepared.raw[shipping.orders[0].column], str(compiled.orders[0].expression))
     prepare_session(source.df)
     count, reason = stream_buckets(source, has_keys=bool(shipping.keys))
     program = replace(program, columns=shipment.names(), keys=shipping.key_columns)
     schema = worker_schema(output, compiled.variables, prepared.df.schema)
-    number = new_number()
     names = [f"c{column}" for column in shipping.key_columns]
     bucket = prepare.bucket_of(names, None, count).cast("int").alias("bucket")
-    known_by = meaning(fingerprint(program), shipment, compiled.masks)
+    lookups = [(each.remote.name, *each.keys) for each in compiled.lookups]
+    known_by = meaning(fingerprint(program), shipment, [*compiled.masks, *lookups])
     found = stream.matched(
         prepared.df.select("*", bucket),
         stream.Streamed(program, output, known_by, schema, count),
         title(asked.pattern, compiled, choice, number),
     )
     answer = projected(
-        counted(found, number), shipping.answer, compiled.variables, prepared.raw, compiled.after
+        Found(found, partial(counted, number=number), shipping.sources),
+        shipping.answer,
+        compiled.variables,
+        prepared.raw,
+        compiled.after,
     )
     layout_ = Layout(count, reason, None, "none: a stream comes in triggers")
     plan = report(
         asked.pattern, compiled, shipment, (choice, layout_, shipping.answer, program), number
     )
-    return remember(answer, Record(number, of_stream(plan, program), None, count))
+    places = of_events(compiled, shipping.answer.sought, shipping.sources)
+    plan = with_remotes(
+        of_stream(plan, program), shipping.sources, places, columns_of_events(compiled)
+    )
+    return remember(answer, Record(number, plan, None, count))
+
+
+def _rows(source: Source, shipping: Shipping, counts: Counts | None) -> DataFrame:
+    """The input with what is looked up before matching, and the candidate mask."""
+    rows = with_values(source.df, shipping.compiled, shipping.sources, counts)
+    return prepare.masked(rows, prepare.mask(shipping.compiled.masks))
 
 
 def _layout(

@@ -6,17 +6,19 @@ An option of this library that this version cannot honour is refused, never igno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from spark_cep.adapt import adaptation
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.pattern import Pattern
 from spark_cep.plans import RowPlan, Wish, row_plan, wish
+from spark_cep.remotes.given import check_remotes
 from spark_cep.statistics import Statistics
 from spark_cep.udfs.program import Adaptation, Limits
 
 if TYPE_CHECKING:
+    from spark_cep.remotes.remote import Remote
     from spark_cep.udfs.rows.program import Rows as RowsOfRows
 
 Rows = Literal["one", "all"]
@@ -33,6 +35,7 @@ class Options:
     statistics: Statistics | None
     limits: Limits
     adaptation: Adaptation
+    remotes: Mapping[str, Remote] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class RowOptions:
     after_match: str | None
     limits: Limits
     plan: RowPlan = "auto"
+    remotes: Mapping[str, Remote] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     statistics: object,
     limits: object,
     adapt: object,
+    remotes: object = None,
     **unavailable: object,
 ) -> Options:
     """Options as the rest of the library wants them; `unavailable` must have their defaults."""
@@ -93,6 +98,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
         statistics,
         _limits(limits),
         adaptation(adapt),
+        check_remotes(remotes),
     )
 
 
@@ -104,6 +110,7 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     limits: object,
     plan: object,
     statistics: object,
+    remotes: object = None,
     **unavailable: object,
 ) -> RowOptions:
     """The same for a row pattern."""
@@ -123,7 +130,14 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     if found is None:
         known = ", ".join(f'"{each}"' for each in _ROWS_OF_ROWS)
         raise PatternError(f"{rows!r} is no choice of rows", hint=f"row patterns have {known}")
-    return RowOptions(found, _texts(measures), after_match, _limits(limits), row_plan(plan))
+    return RowOptions(
+        found,
+        _texts(measures),
+        after_match,
+        _limits(limits),
+        row_plan(plan),
+        check_remotes(remotes),
+    )
 
 
 def _limits(limits: object) -> Limits:
@@ -188,7 +202,6 @@ def _refuse_unless_default(name: str, value: Any) -> None:
             "after_match= is for row patterns", hint="event patterns have .consumption(...)"
         )
     hints = {
-        "remotes": "join the remote table to the input before matching",
         "shed": "bound the work with .within(...) and limits=cep.Limits(...)",
     }
     raise PatternError(f"{name}= is not available yet", hint=hints.get(name))

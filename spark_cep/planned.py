@@ -17,6 +17,7 @@ from spark_cep.planning.sample import (
     look,
     needed,
 )
+from spark_cep.remotes.before import asked_of
 from spark_cep.shipping import prepare
 from spark_cep.udfs.program import Adaptation, Plan, Program
 
@@ -76,7 +77,9 @@ def _sampled(
     places = needed(program)
     shipped = [shipping.shipment.shipped[place].expression for place in places]
     said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
-    key = None if _has_columns(shipped, compiled) else repr(said)
+    # What a remote source is cannot be compared either.
+    known = not (_has_columns(shipped, compiled) or compiled.lookups or compiled.remotes)
+    key = repr(said) if known else None
     return look(
         source.df, key, lambda: prepare.some(masked.limit(ROWS), shipping.shipment, places), program
     )
@@ -122,4 +125,5 @@ def _program(asked: Asked, shipping: Shipping) -> Program:
         consumption=compiled.consumption,
         limits=asked.options.limits,
         ansi=shipping.ansi,
+        remotes=tuple(each.remote for each in asked_of(compiled, shipping.sources)),
     )

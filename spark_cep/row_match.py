@@ -9,11 +9,13 @@ time is never cut into slices.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_cep.answering.project import Found
 from spark_cep.answering.row_answer import (
     RowAnswer,
     RowInputs,
@@ -22,13 +24,15 @@ from spark_cep.answering.row_answer import (
     row_schema,
 )
 from spark_cep.compiling.rows.compile import RowInput, RowQuery, compile_rows
-from spark_cep.explaining.metering import observed
+from spark_cep.explaining.metering import Observed, noticed, observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.row_report import RowFacts, row_report, row_title
 from spark_cep.explaining.stream_report import of_stream
 from spark_cep.planning.buckets import size_of
 from spark_cep.planning.layout import BUCKETS, Dealing, Layout, layout
 from spark_cep.planning.rows import MatcherFacts, choose_matcher
+from spark_cep.remotes.places import Elsewhere, columns_of, of_rows, with_remotes
+from spark_cep.row_lookups import Looking, looking
 from spark_cep.shipped import keys_of
 from spark_cep.shipping import prepare
 from spark_cep.shipping.keys import check_groupable, check_ordered_by_bytes, directed
@@ -39,7 +43,7 @@ from spark_cep.streaming import path as stream
 from spark_cep.streaming.checks import check_decidable, check_watermark, prepare_session
 from spark_cep.streaming.meaning import meaning
 from spark_cep.streaming.path import stream_buckets
-from spark_cep.streaming.progress import counted
+from spark_cep.streaming.progress import counted, told
 from spark_cep.udfs.program import Order
 from spark_cep.udfs.rows.carried import fingerprint
 from spark_cep.udfs.rows.program import RowProgram
@@ -68,14 +72,15 @@ def matched_rows(
     source: Source, pattern: RowPattern, options: RowOptions, by: tuple[Any, Any]
 ) -> DataFrame:
     """The answer of a row pattern; `by`: order_by and partition_by."""
-    shipped = _shipped(source, pattern, options, by)
+    look = looking(source, pattern, options)
+    source = look.source
+    shipped = _shipped(look, (pattern, options), by)
     compiled, shipment, answer = shipped.compiled, shipped.shipment, shipped.answer
     prepared = prepare.select(source.df, shipment)
     if source.is_streaming:
-        return _streamed(shipped, prepared, source, (pattern, options))
+        return _streamed(shipped, prepared, look, (pattern, options))
     chosen = _layout(source, prepared.df, shipped)
     names = [f"c{column}" for column in shipped.keys]
-    df = prepare.dealt(prepared.df, names, None, chosen.buckets)
     program = _program(shipped, options)
     schema = row_schema(answer, compiled, prepared.df.schema)
     number = new_number()
@@ -86,25 +91,34 @@ def matched_rows(
         program, answer.output, to_arrow_schema(schema, timezone="UTC"), row_title(facts, number)
     )
 
-    def made() -> tuple[DataFrame, Observation]:
+    def made() -> tuple[DataFrame, Observed]:
         # An observation counts once, so what is measured anew needs a new one.
-        observation = Observation()
-        found = observed(df.mapInArrow(function, schema), observation)
-        return row_projected(found, answer, compiled, prepared.raw), observation
+        both = Observed(Observation(), Observation() if look.fetches else None)
+        rows = prepared
+        if both.before is not None:
+            looked = look.rows(partial(noticed, observation=both.before))
+            rows = prepare.select(looked, shipment)
+        df = prepare.dealt(rows.df, names, None, chosen.buckets)
+        counted = partial(observed, observation=both.answer)
+        found = Found(df.mapInArrow(function, schema), counted, look.sources)
+        return row_projected(found, answer, compiled, prepared.raw), both
 
     given, observation = made()
     plan = row_report(facts, shipment, answer.names(compiled.measures), number)
+    places = of_rows(Elsewhere(look.before, answer.sought), look.sources)
+    plan = with_remotes(plan, look.sources, places, columns_of(look.before))
     return remember(given, Record(number, plan, observation, chosen.buckets, made))
 
 
 def _streamed(
     shipped: _Shipped,
     prepared: prepare.Prepared,
-    source: Source,
+    look: Looking,
     asked: tuple[RowPattern, RowOptions],
 ) -> DataFrame:
     """The same through a stateful operator: searches wait until no later row can change them."""
     pattern, options = asked
+    source = look.source
     compiled, shipment, answer = shipped.compiled, shipped.shipment, shipped.answer
     program = _program(shipped, options)
     check_decidable(unbounded(program), options.limits)
@@ -120,38 +134,42 @@ def _streamed(
     facts = RowFacts(pattern, compiled, options, program, layout_, choice)
     schema = row_schema(answer, compiled, prepared.df.schema)
     number = new_number()
+    if look.fetches:
+        prepared = prepare.select(look.rows(partial(told, number=number)), shipment)
     bucket = prepare.bucket_of([f"c{column}" for column in shipped.keys], None, count)
-    known_by = meaning(fingerprint(program), shipment)
+    known_by = meaning(fingerprint(program), shipment, look.known_by())
     found = stream.matched(
         prepared.df.select("*", bucket.cast("int").alias("bucket")),
         stream.Streamed(program, answer.output, known_by, schema, count),
         row_title(facts, number),
     )
-    given = row_projected(counted(found, number), answer, compiled, prepared.raw)
+    matches = Found(found, partial(counted, number=number), look.sources)
+    given = row_projected(matches, answer, compiled, prepared.raw)
     plan = row_report(facts, shipment, answer.names(compiled.measures), number)
-    return remember(given, Record(number, of_stream(plan, program), None, count))
+    places = of_rows(Elsewhere(look.before, answer.sought), look.sources)
+    plan = with_remotes(of_stream(plan, program), look.sources, places, columns_of(look.before))
+    return remember(given, Record(number, plan, None, count))
 
 
-def _shipped(
-    source: Source, pattern: RowPattern, options: RowOptions, by: tuple[Any, Any]
-) -> _Shipped:
+def _shipped(look: Looking, asked: tuple[RowPattern, RowOptions], by: tuple[Any, Any]) -> _Shipped:
     """Everything that the user can have done wrong in texts is said here."""
+    source, options = look.source, asked[1]
     shipment = Shipment(source.names(), case_sensitive=source.case_sensitive)
     ansi = source.is_on("spark.sql.ansi.enabled", "true")
     query = RowQuery(
-        pattern, directed(source.df, by[0]), by[1], options.measures, options.rows,
+        look.pattern, directed(source.df, by[0]), by[1], look.measures, options.rows,
         options.after_match,
     )  # fmt: skip
     given = RowInput(
         source.columns,
-        SparkTyper(source.df),
+        look.typer(SparkTyper(source.df)),
         shipment,
         source.setting("spark.sql.session.timeZone", "UTC"),
         source.case_sensitive,
         ansi,
         in_batch=not source.is_streaming,
     )
-    compiled = compile_rows(query, given)
+    compiled, sought = look.finished(compile_rows(query, given), asked)
     check_groupable(source.df, compiled.partition)
     check_ordered_by_bytes(source.df, compiled.orders)
     keys, shown = _keys(source, compiled, shipment)
@@ -159,7 +177,7 @@ def _shipped(
         Order(shipment.column(each.expression), each.type, each.descending, each.nulls_first)
         for each in compiled.orders
     )
-    answer = row_answer_of(compiled, RowInputs(source.names(), shown), shipment)
+    answer = row_answer_of(compiled, RowInputs(look.given.names(), shown, sought), shipment)
     if not shipment.shipped:
         # Arrow does not count rows that have no column.
         shipment.column("CAST(1 AS TINYINT)")

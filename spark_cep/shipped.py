@@ -19,16 +19,22 @@ from spark_cep.answering.answer import (
     check_names,
 )
 from spark_cep.compiling.compile import compile_pattern
-from spark_cep.compiling.measures import compile_measures
+from spark_cep.compiling.looked_up_measures import compile_looked_up
+from spark_cep.compiling.remote_calls import mentions
+from spark_cep.remotes.before import lookups_of
+from spark_cep.remotes.given import check_used, texts_of
+from spark_cep.remotes.outside import Sources
 from spark_cep.shipping.keys import Key, check_groupable, check_ordered_by_bytes, directed, key_of
 from spark_cep.shipping.shipment import Shipment
 from spark_cep.shipping.typing_by_spark import SparkTyper, quoted
 from spark_cep.udfs.program import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from spark_cep.compiling.compiled import Compiled
+    from spark_cep.compiling.measures import CompiledMeasures
+    from spark_cep.compiling.remote_calls import Sought
     from spark_cep.options import Asked
     from spark_cep.shipping.source import Source
 
@@ -45,27 +51,30 @@ class Shipping:
     mask: int
     answer: Answer
     ansi: bool
+    sources: Sources
 
 
 def shipped(source: Source, asked: Asked) -> Shipping:
     """Everything that the user can have done wrong in texts is said here."""
     shipment = Shipment(source.names(), case_sensitive=source.case_sensitive)
     ansi = source.is_on("spark.sql.ansi.enabled", "true")
+    sources, typer = Sources(asked.options.remotes, source.df.sparkSession), SparkTyper(source.df)
     compiled = compile_pattern(
         asked.pattern,
         source.columns,
         order_by=directed(source.df, asked.order_by),
         partition_by=asked.partition_by,
-        typer=SparkTyper(source.df),
+        typer=typer,
         shipment=shipment,
         case_sensitive=source.case_sensitive,
         ansi=ansi,
         time_zone=source.setting("spark.sql.session.timeZone", "UTC"),
+        lookups=lookups_of(sources, source, typer),
     )
     check_groupable(source.df, compiled.partition)
     check_ordered_by_bytes(source.df, compiled.orders)
     texts = [*map(quoted, compiled.partition), *compiled.inferred]
-    keys = keys_of(source.df, texts)
+    keys = keys_of(typer.df, texts)
     columns = tuple(
         shipment.column(text if key.plain else key.canonical)
         for text, key in zip(texts, keys, strict=True)
@@ -78,9 +87,17 @@ def shipped(source: Source, asked: Asked) -> Shipping:
         (name, column if key.shows else shipment.column(quoted(name)))
         for name, key, column in zip(compiled.partition, keys, columns, strict=False)
     ]
-    answer = _answer(source, asked, compiled, shipment, shown)
+    answer = _answer(source, (asked, sources), compiled, shipment, shown)
+    # A name that is misspelled is told of before the one that then is used nowhere.
+    check_used(asked.options.remotes, _texts(asked))
     mask = shipment.special("mask", "candidates")
-    return Shipping(compiled, shipment, keys, columns, orders, mask, answer, ansi)
+    return Shipping(compiled, shipment, keys, columns, orders, mask, answer, ansi, sources)
+
+
+def _texts(asked: Asked) -> Iterator[object]:
+    """All that may name a remote source."""
+    yield from texts_of(asked.pattern)
+    yield from (text for _, text in asked.options.measures or ())
 
 
 def keys_of(df: DataFrame, texts: Sequence[str]) -> tuple[Key, ...]:
@@ -93,31 +110,44 @@ def keys_of(df: DataFrame, texts: Sequence[str]) -> tuple[Key, ...]:
     )
 
 
+def _measured(
+    source: Source, asked: Asked, compiled: Compiled, sources: Sources
+) -> CompiledMeasures:
+    assert asked.options.measures is not None
+    typer = SparkTyper(source.df, order=compiled.orders[0].expression, partition=compiled.partition)
+    asks = any(mentions(text) for _, text in asked.options.measures)
+    types = sources.types() if asks else {}
+    return compile_looked_up(
+        asked.options.measures,
+        compiled,
+        source.columns,
+        typer=typer,
+        case_sensitive=source.case_sensitive,
+        types=types,
+    )
+
+
 def _answer(
     source: Source,
-    asked: Asked,
+    wants: tuple[Asked, Sources],
     compiled: Compiled,
     shipment: Shipment,
     shown: Sequence[tuple[str, int]],
 ) -> Answer:
+    asked, sources = wants
     order = compiled.orders[0].expression
     measures: tuple[Shown, ...] = ()
+    sought: tuple[Sought, ...] = ()
     reads = None
     if asked.options.measures is not None:
-        found = compile_measures(
-            asked.options.measures,
-            compiled,
-            source.columns,
-            typer=SparkTyper(source.df, order=order, partition=compiled.partition),
-            case_sensitive=source.case_sensitive,
-        )
+        found = _measured(source, asked, compiled, sources)
         texts = dict(asked.options.measures)
         measures = tuple(Shown(each.name, each.text, texts[each.name]) for each in found.measures)
-        reads = found.reads
+        reads, sought = found.reads, found.sought
     shape: Shape = (
         "measures" if measures else ("rows" if asked.options.rows == "all" else "structs")
     )
-    wanted = Wanted(shape, measures, reads, compiled.after)
+    wanted = Wanted(shape, measures, reads, compiled.after, sought, compiled.hidden)
     check_names(wanted, compiled.variables, source.names(), compiled.partition)
     always = frozenset.intersection(*(branch.filled() for branch in compiled.branches))
     given = Given(source.names(), tuple(shown), shipment.column(order), always)

@@ -33,6 +33,7 @@ from spark_cep.sql.sase_nodes import (
     TimeOfDay,
     Word,
 )
+from spark_cep.sql.sase_remote import remote_call
 from spark_cep.sql.sase_scope import Scope, name_text
 
 if TYPE_CHECKING:
@@ -188,8 +189,13 @@ def _filled(template: str, arguments: list[str], node: Call, frame: Frame) -> st
 
 
 def _remote(node: Remote, frame: Frame) -> tuple[str, int]:
-    hint = "until then join the remote table to the input and name its column: t1.known_places"
-    return frame.problem("REMOTE comes with remote data", node.place, hint), _VALUE
+    text = remote_call(
+        node, lambda each: text_of(each, frame, _OR), lambda word: _is_unknown(word, frame)
+    )
+    if text is None:
+        hint = "name the key: REMOTE[t1.user] or REMOTE[places, t1.user]"
+        text = frame.problem("REMOTE looks up by a key", node.place, hint)
+    return text, _VALUE
 
 
 def _arithmetic(node: Arithmetic, frame: Frame) -> tuple[str, int]:
@@ -240,6 +246,8 @@ def _member(node: Member, frame: Frame) -> tuple[str, int]:
     if isinstance(node.container, Word):
         given = frame.scope.symbols.members(node.container.name, node.container.place)
         return f"{value} {no}IN ({', '.join(given) or _UNKNOWN})", _COMPARED
+    if isinstance(node.container, Remote):
+        return f"{value} {no}IN {text_of(node.container, frame, _VALUE)}", _COMPARED
     array = text_of(node.container, frame, _OR)
     return f"{no}array_contains({array}, {value})", _NOT if node.negated else _VALUE
 

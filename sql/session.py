@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from spark_cep.errors import PlanError
 from spark_cep.explaining.records import records_of
 from spark_cep.match import match_pattern
+from spark_cep.remotes.given import check_remotes, check_used, used_of
 from spark_cep.sql.clauses import clauses
 from spark_cep.sql.composing import Composer, Query
 from spark_cep.sql.kinds import (
@@ -32,21 +33,36 @@ from spark_cep.sql.statement import Statement, Unreadable
 from spark_cep.sql.template import filled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
+
+    from spark_cep.remotes.remote import Remote
 
 _OURS = re.compile(r"match_recognize|\bpattern\b", re.I)
 _PLAN_SCHEMA = "plan string"
 _INSTALLED = "_spark_cep_installed"
+_REMOTES = "_spark_cep_remotes"
 
 
-def sql(spark: SparkSession, text: str, /, args: Any = None, **kwargs: Any) -> DataFrame:
+def sql(
+    spark: SparkSession,
+    text: str,
+    /,
+    args: Any = None,
+    *,
+    remotes: Mapping[str, Remote] | None = None,
+    **kwargs: Any,
+) -> DataFrame:
     """`spark.sql` that takes MATCH_RECOGNIZE wherever a table may stand, and EXPLAIN PATTERN.
 
     `args` are values of parameters, `kwargs` those of `{fields}`, DataFrames among them, as in
-    `spark.sql`.
+    `spark.sql`. `remotes`: what `remote('name', key)` looks up, besides what the session was
+    installed with.
     """
+    given = check_remotes(remotes)
+    check_used(given, [text])
+    sources = _sources(spark) | given
     own = _own(spark)
     if not isinstance(text, str) or not _OURS.search(text):
         return own(text, args, **kwargs)
@@ -67,7 +83,7 @@ def sql(spark: SparkSession, text: str, /, args: Any = None, **kwargs: Any) -> D
         if view is None:
             check_not_kept(statement)
         check_alone(statement)
-    engine = Engine(functools.partial(_run, own), match_pattern)
+    engine = Engine(functools.partial(_run, own), functools.partial(_matched, sources))
     recognized(composer, found, engine)
     if shown is not None:
         return _plans(spark, _run(own, _rest(composer, shown)))
@@ -76,8 +92,13 @@ def sql(spark: SparkSession, text: str, /, args: Any = None, **kwargs: Any) -> D
     return _run(own, composer.query([(0, len(statement.text))]))
 
 
-def install(spark: SparkSession) -> None:
-    """From now on this session's `spark.sql` takes MATCH_RECOGNIZE; other SQL goes to Spark."""
+def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None) -> None:
+    """From now on this session's `spark.sql` takes MATCH_RECOGNIZE; other SQL goes to Spark.
+
+    `remotes` are what its statements may look up. Installed again, those of a name that is
+    there take its place; no statement has to use them.
+    """
+    vars(spark)[_REMOTES] = _sources(spark) | check_remotes(remotes)
     if _INSTALLED in vars(spark):
         return
     own = spark.sql
@@ -88,6 +109,18 @@ def install(spark: SparkSession) -> None:
 
     vars(spark)[_INSTALLED] = own
     vars(spark)["sql"] = with_patterns
+
+
+def _sources(spark: SparkSession) -> dict[str, Remote]:
+    found: dict[str, Remote] = vars(spark).get(_REMOTES, {})
+    return found
+
+
+def _matched(
+    remotes: Mapping[str, Remote], df: DataFrame, pattern: Any, **options: Any
+) -> DataFrame:
+    """match_pattern with the sources that a clause names."""
+    return match_pattern(df, pattern, remotes=used_of(remotes, pattern, options), **options)
 
 
 def _own(spark: SparkSession) -> Callable[..., DataFrame]:

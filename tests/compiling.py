@@ -17,6 +17,8 @@ from spark_cep.udfs.expressions import (
     Cell,
     Constant,
     Expression,
+    Member,
+    RemoteCall,
     Type,
     UserCall,
 )
@@ -73,6 +75,12 @@ class Result:
         if isinstance(node, Call | UserCall):
             name = f"cast {node.type.kind}{node.type.bits}" if node.name == "cast" else node.name
             return f"{name}({', '.join(self.short(each) for each in node.arguments)})"
+        if isinstance(node, RemoteCall):
+            keys = ", ".join(self.short(each) for each in node.arguments)
+            name = self.compiled.remotes[node.remote].remote.name
+            return ".".join([f"{name}({keys})", *node.path])
+        if isinstance(node, Member):
+            return f"member({self.short(node.value)}, {self.short(node.array)})"
         assert isinstance(node, Cell)
         how = "" if node.reading == "each" else f".{node.reading}"
         text = "" if node.column is None else self.shipment.texts[node.column]

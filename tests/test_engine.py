@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from benchmarks.programs import prepare
@@ -16,6 +17,7 @@ from spark_cep.udfs.engine import State, advance
 from spark_cep.udfs.errors import WorkerError, from_text
 from spark_cep.udfs.output import Field, Output
 from spark_cep.udfs.program import BranchPlan, Limits, Plan
+from spark_cep.udfs.remotes.spec import Remote
 from spark_cep.udfs.state import fingerprint, from_bytes, to_bytes
 from spark_cep.udfs.worker import run
 from tests.cases import Case
@@ -215,6 +217,17 @@ def test_a_row_after_the_horizon_whose_distance_rounds_to_the_window_is_in_it(
     found = walked(first)
     found += walked(advance(prepared.program, first.state, prepared.table.slice(1), None))
     assert sum(len(each) for each in found) == count
+
+
+def test_of_a_remote_source_only_what_conditions_say_is_in_the_fingerprint() -> None:
+    program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
+    remote = Remote("limits", len, (pa.string(),), pa.float64(), token="one")  # type: ignore[arg-type]
+    asking = replace(program, remotes=(remote,))
+    other = replace(remote, fetch=max, strategy="hybrid", token="two", ttl=1.0)  # type: ignore[arg-type]
+    assert fingerprint(replace(program, remotes=(other,))) == fingerprint(asking)
+    assert fingerprint(asking) != fingerprint(program)
+    wider = replace(remote, value=pa.string())
+    assert fingerprint(replace(program, remotes=(wider,))) != fingerprint(asking)
 
 
 def test_a_change_of_plan_or_limits_keeps_the_fingerprint() -> None:

@@ -20,8 +20,9 @@ from spark_cep.shipping.typing_by_spark import quoted
 from spark_cep.udfs.output import Field, Output, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from spark_cep.compiling.remote_calls import Sought
     from spark_cep.shipping.shipment import Shipment
     from spark_cep.udfs.program import Variable
 
@@ -42,25 +43,32 @@ class Shown:
 
 @dataclass(frozen=True)
 class Answer:
-    """`names` are the input's columns, `partition` the names of the partition columns."""
+    """`names` are the input's columns, `partition` the names of the partition columns. `sought`:
+    what is looked up for matches before the measures are computed. `hidden`: variables' fields
+    that Spark's conditions read and no answer shows."""
 
     shape: Shape
     output: Output
     names: tuple[str, ...]
     partition: tuple[str, ...]
     measures: tuple[Shown, ...] = ()
+    sought: tuple[Sought, ...] = ()
+    hidden: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What the answer is to hold. `reads`: the input columns that measures and Spark's
     conditions read of each variable id; None: all columns of all variables. `after`: those
-    conditions."""
+    conditions. `sought`: remote data that the measures read. `hidden`: what conditions read of
+    variables besides the input's columns."""
 
     shape: Shape
     measures: tuple[Shown, ...]
     reads: Mapping[int, Iterable[str]] | None
     after: tuple[str, ...] = ()
+    sought: tuple[Sought, ...] = ()
+    hidden: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ def answer_of(
     structs = tuple(
         Struct(
             number,
-            everything or _read(wanted, number, shipment, order),
+            (*everything, *_hidden(wanted, number, shipment))
+            or _read(wanted, number, shipment, order),
             flat=not each.is_list and number in given.always,
         )
         for number, each in enumerate(variables)
@@ -104,7 +113,16 @@ def answer_of(
         bounds=_mentions(wanted, "match_start") or _mentions(wanted, "match_end"),
         numbered=wanted.shape == "rows",
     )
-    return Answer(wanted.shape, output, names, shown, wanted.measures)
+    hidden = wanted.hidden if everything else ()
+    return Answer(wanted.shape, output, names, shown, wanted.measures, wanted.sought, hidden)
+
+
+def _hidden(wanted: Wanted, number: int, shipment: Shipment) -> Iterator[Field]:
+    """Where all columns are shown; among those that are read they are like any other."""
+    if wanted.reads is None:
+        for variable, name in wanted.hidden:
+            if variable == number:
+                yield Field(shipment.column(quoted(name)), name)
 
 
 def _read(wanted: Wanted, number: int, shipment: Shipment, order: int) -> tuple[Field, ...]:
@@ -117,7 +135,8 @@ def _mentions(wanted: Wanted, name: str) -> bool:
     """Whether the name may stand in what Spark evaluates; all do in the default answer."""
     if wanted.shape != "measures":
         return True
-    texts = [each.sql for each in wanted.measures] + list(wanted.after)
+    keys = [key for each in wanted.sought for key in each.keys]
+    texts = [*(each.sql for each in wanted.measures), *wanted.after, *keys]
     return any(name.casefold() in text.casefold() for text in texts)
 
 

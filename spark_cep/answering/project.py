@@ -6,7 +6,8 @@ the user's expressions know, so those expressions are Spark's own to evaluate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.answering.answer import Answer, struct_type
+from spark_cep.remotes.outside import Sources, looked_up
+from spark_cep.remotes.stage import METRICS, Counts
 from spark_cep.shipping import carriers
 from spark_cep.shipping.typing_by_spark import quoted
 
@@ -23,8 +26,18 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Variable
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the engine gave, closing rows with its counts among it. `counted`: takes these out.
+    `sources`: what measures look up."""
+
+    df: DataFrame
+    counted: Callable[[DataFrame], DataFrame]
+    sources: Sources
+
+
 def projected(
-    matches: DataFrame,
+    found: Found,
     answer: Answer,
     variables: Sequence[Variable],
     raw: T.StructType,
@@ -32,10 +45,14 @@ def projected(
 ) -> DataFrame:
     """The answer from the engine's matches; `raw` has the shipped columns' own types."""
     if answer.output.rows == "all":
-        return _rows(matches, answer, variables, raw)
-    named = matches.select(*_named(matches, answer, variables, raw))
-    for condition in after:
-        named = named.filter(F.expr(condition))
+        return _rows(found.counted(found.df), answer, variables, raw)
+    if answer.sought:
+        named = _looked_up(found, answer, _named(answer, variables, raw), after)
+    else:
+        named = found.counted(found.df).select(*_named(answer, variables, raw))
+        for condition in after:
+            named = named.filter(F.expr(condition))
+    named = _shown(named, answer, variables)
     if answer.shape == "rows":
         return _exploded(named, answer, variables)
     if answer.shape == "measures":
@@ -46,9 +63,33 @@ def projected(
     return named.select(*_partition(answer, _taken(variables)), *positive, *bounds)
 
 
-def _named(
-    matches: DataFrame, answer: Answer, variables: Sequence[Variable], raw: T.StructType
-) -> list[Column]:
+def _shown(named: DataFrame, answer: Answer, variables: Sequence[Variable]) -> DataFrame:
+    """Without the fields that only conditions read."""
+    for number in sorted({number for number, _ in answer.hidden}):
+        name = variables[number].name
+        fields = [quoted(field) for variable, field in answer.hidden if variable == number]
+        named = named.withColumn(name, F.col(quoted(name)).dropFields(*fields))
+    return named
+
+
+def _looked_up(
+    found: Found, answer: Answer, named: Sequence[Column], after: Sequence[str]
+) -> DataFrame:
+    """The matches with what measures look up. The closing rows pass the lookups, which add their
+    own counts to them; where a variable has the counts' name, they go before."""
+    spelled = found.df.select(*named).columns
+    if METRICS in {name.casefold() for name in spelled}:
+        rows = found.counted(found.df).select(*named)
+        for condition in after:
+            rows = rows.filter(F.expr(condition))
+        return looked_up(rows, answer.sought, found.sources)
+    rows = found.df.select(*named, F.col(METRICS))
+    for condition in after:
+        rows = rows.filter(F.when(F.col(METRICS).isNull(), F.expr(condition)).otherwise(True))
+    return looked_up(rows, answer.sought, found.sources, Counts(found.counted, of_engine=True))
+
+
+def _named(answer: Answer, variables: Sequence[Variable], raw: T.StructType) -> list[Column]:
     """Everything that an expression may name. A variable's name hides all others, a partition
     column's those of the bounds."""
     output = answer.output

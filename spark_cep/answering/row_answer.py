@@ -10,7 +10,7 @@ ignoring case.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
@@ -19,6 +19,8 @@ from pyspark.sql import types as T
 
 from spark_cep.compiling.rows.compiled import Reading, reading_name
 from spark_cep.errors import PatternError
+from spark_cep.remotes.outside import looked_up
+from spark_cep.remotes.stage import METRICS, Counts
 from spark_cep.shipping import carriers
 from spark_cep.shipping.typing_by_spark import data_type_of, quoted
 from spark_cep.udfs.output import Field
@@ -27,18 +29,22 @@ from spark_cep.udfs.rows.output import RowOutput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spark_cep.answering.project import Found
+    from spark_cep.compiling.remote_calls import Sought
     from spark_cep.compiling.rows.compiled import CompiledRows, RowMeasure
     from spark_cep.shipping.shipment import Shipment
 
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """`before` and `after` the measures: places among the output's columns."""
+    """`before` and `after` the measures: places among the output's columns. `sought`: what is
+    looked up before the measures are computed, by keys over the readings."""
 
     output: RowOutput
     before: tuple[int, ...]
     after: tuple[int, ...]
     prefix: str
+    sought: tuple[Sought, ...] = ()
 
     def names(self, measures: Sequence[RowMeasure]) -> list[str]:
         """The columns of the answer."""
@@ -52,11 +58,12 @@ class RowAnswer:
 
 @dataclass(frozen=True)
 class RowInputs:
-    """What there is: the input's column names, and the partition columns by name and shipped
-    index."""
+    """What there is: the input's column names, the partition columns by name and shipped index,
+    and the remote data that measures read."""
 
     names: tuple[str, ...]
     partition: tuple[tuple[str, int], ...]
+    sought: tuple[Sought, ...] = ()
 
 
 def row_answer_of(compiled: CompiledRows, given: RowInputs, shipment: Shipment) -> RowAnswer:
@@ -67,7 +74,7 @@ def row_answer_of(compiled: CompiledRows, given: RowInputs, shipment: Shipment) 
     else:
         answer = _all_rows(compiled, given, shipment)
     _check_names(answer, compiled)
-    return answer
+    return replace(answer, sought=given.sought)
 
 
 def _all_rows(compiled: CompiledRows, given: RowInputs, shipment: Shipment) -> RowAnswer:
@@ -131,9 +138,9 @@ def _carried(reading: Reading, shipped: T.StructType) -> T.DataType:
 
 
 def row_projected(
-    found: DataFrame, answer: RowAnswer, compiled: CompiledRows, raw: T.StructType
+    found: Found, answer: RowAnswer, compiled: CompiledRows, raw: T.StructType
 ) -> DataFrame:
-    """The answer from the engine's rows; `raw` has the shipped columns' own types."""
+    """The answer from the matcher's rows; `raw` has the shipped columns' own types."""
     names = [each.name for each in compiled.variables]
     payload = [
         carriers.decode(F.col(f"{answer.prefix}{place}"), raw.fields[field.column].dataType)
@@ -144,7 +151,16 @@ def row_projected(
         for place, each in enumerate(compiled.readings)
     ]
     kept = [each.alias(f"__cep_{place}") for place, each in enumerate(payload)]
-    decoded = found.select(*kept, *readings)
+    if answer.sought:
+        # Closing rows pass the lookups, which add their own counts to them.
+        decoded = looked_up(
+            found.df.select(*kept, *readings, F.col(METRICS)),
+            answer.sought,
+            found.sources,
+            Counts(found.counted, of_engine=True),
+        )
+    else:
+        decoded = found.counted(found.df).select(*kept, *readings)
 
     def shown(place: int) -> Column:
         return F.col(f"__cep_{place}").alias(answer.output.columns[place].name)

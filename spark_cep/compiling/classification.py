@@ -13,9 +13,10 @@ positive variables rejects exactly those combinations that fail it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spark_cep.compiling.looked_up import with_columns
 from spark_cep.compiling.names import Names, quoted
 from spark_cep.compiling.operands import Inexact, shipped
 from spark_cep.compiling.parts import Part, TypeMismatch
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sorted:
-    """`masks`: (variable, text) in the order written. `tested`: what the engine tests."""
+    """`masks`: (variable, text) in the order written. `tested`: what the engine tests. `hidden`:
+    looked-up columns that `after` reads, with their variables."""
 
     masks: tuple[tuple[int, str], ...]
     tested: tuple[tuple[Conjunct, Expression], ...]
     after: tuple[str, ...]
+    hidden: tuple[tuple[int, str], ...] = ()
 
     def conditions(self, shipment: Shipment) -> tuple[Condition, ...]:
         return tuple(
@@ -57,6 +60,25 @@ def sort(
     return _Sorting(names, session, rules, problems).run(conjuncts)
 
 
+_HINT = (
+    "compute what concerns one variable as a column first and compare with = < > + - * / and CASE, "
+    "or write the condition as a cep.udf"
+)
+_REMOTE_HINT = (
+    "compare what remote() gives with = < > + - * / and IN, or look it up by one variable; its "
+    "value_type may be the type that it is compared in"
+)
+
+
+@dataclass
+class _Found:
+    """What was sorted so far."""
+
+    masks: list[tuple[int, str]] = field(default_factory=list)
+    tested: list[tuple[Conjunct, Expression]] = field(default_factory=list)
+    after: list[tuple[Conjunct, Inexact]] = field(default_factory=list)
+
+
 class _Sorting:
     def __init__(self, names: Names, session: Session, rules: Rules, problems: Problems) -> None:
         self._names = names
@@ -66,26 +88,46 @@ class _Sorting:
         self._types: dict[str, Type | str] = {}
 
     def run(self, conjuncts: Sequence[Conjunct]) -> Sorted:
+        """What the engine cannot compute on a fetched value is tried again with the value as a
+        column, where the key is one variable's."""
+        found = _Found()
+        while conjuncts:
+            conjuncts = self._pass(conjuncts, found)
+        hidden = {
+            (reference.variable, reference.column.name)
+            for conjunct, _ in found.after
+            for reference in conjunct.references
+            if reference.column and self._session.lookups.of_column(reference.column.name)
+        }
+        after = self._after(found.after)
+        return Sorted(tuple(found.masks), tuple(found.tested), after, tuple(sorted(hidden)))
+
+    def _pass(self, conjuncts: Sequence[Conjunct], sorted_: _Found) -> list[Conjunct]:
+        """Sorts them; those that are to be sorted again."""
+        again = []
         rows = [c for c in conjuncts if c.is_plain and len(c.variables) == 1]
         across = [c for c in conjuncts if c not in rows]
         found = {id(c): self._parts(c) for c in across}
         self._learn(rows, [part for each in found.values() for part in each])
-        masks = [mask for c in rows if (mask := self._mask(c)) is not None]
-        tested, after = [], []
+        sorted_.masks += [mask for c in rows if (mask := self._mask(c)) is not None]
         for conjunct in across:
             if not self._check_parts(conjunct, found[id(conjunct)]):
                 continue
             try:
                 known = {t: k for t, k in self._types.items() if isinstance(k, Type)}
                 translation = Translation(conjunct, self._session, known)
-                tested.append((conjunct, translation.condition()))
+                sorted_.tested.append((conjunct, translation.condition()))
             except TypeMismatch as mismatch:
                 self._mismatch(conjunct, mismatch)
             except SyntaxProblem as problem:
                 self._problems.add(problem.message, problem.place)
             except Inexact as reason:
-                after.append((conjunct, reason))
-        return Sorted(tuple(masks), tuple(tested), self._after(after))
+                other = with_columns(conjunct, self._session.lookups, fetched=True)
+                if other is conjunct:
+                    sorted_.after.append((conjunct, reason))
+                else:
+                    again.append(other)
+        return again
 
     def _parts(self, conjunct: Conjunct) -> list[Part]:
         try:
@@ -98,6 +140,7 @@ class _Sorting:
         """Asks for all types at once; those of plain columns are known."""
         for column in self._names.columns:
             self._types[quoted(column.name)] = column.type
+        self._types |= self._session.lookups.types()
         texts = [c.row_text(c.node) for c in rows] + [part.text for part in found]
         asked = list(dict.fromkeys(text for text in texts if text not in self._types))
         if asked:
@@ -112,7 +155,7 @@ class _Sorting:
 
     def _check_boolean(self, conjunct: Conjunct, type_: Type | str) -> bool:
         if isinstance(type_, str):
-            self._problems.add(type_, conjunct.place)
+            self._problems.add(self._session.lookups.said(type_), conjunct.place)
             return False
         if type_ not in {BOOL, Type("null")}:
             self._mismatch(conjunct, not_boolean(conjunct, conjunct.node, type_))
@@ -128,7 +171,8 @@ class _Sorting:
         for part in found:
             type_ = self._types[part.text]
             if isinstance(type_, str):
-                self._problems.add(type_, conjunct.parsed.place(part.node))
+                said = self._session.lookups.said(type_)
+                self._problems.add(said, conjunct.parsed.place(part.node))
                 sound = False
         return sound
 
@@ -147,8 +191,7 @@ class _Sorting:
                     f"{conjunct.text} cannot be tested: the engine does not compute "
                     f"{reason.reason}, and Spark cannot test it on finished matches, {hindrance}",
                     conjunct.place,
-                    hint="compute what concerns one variable as a column first and compare with "
-                    "= < > + - * / and CASE, or write the condition as a cep.udf",
+                    hint=_REMOTE_HINT if conjunct.calls else _HINT,
                 )
         lists = {v.name: v.is_list for v in self._names.variables if not v.negated}
         answers = self._session.typer.of_match([text for _, text in texts], lists) if texts else []
@@ -174,16 +217,16 @@ class _Sorting:
                 return f"because {variable.name} is negated"
             if variable.is_list:
                 return f"because {variable.name} binds a list"
-        if not conjunct.is_plain:
-            return "because it calls a cep.udf"
-        return None
+        if conjunct.is_plain:
+            return None
+        looks_up = "its value is looked up by more than one variable's row"
+        return f"because {looks_up if conjunct.calls else 'it calls a cep.udf'}"
 
     def _match_text(self, conjunct: Conjunct) -> str:
-        edits = [
-            reference.edit(quoted(self._names.variables[reference.variable].name) + ".")
-            for reference in conjunct.references
-        ]
-        return conjunct.parsed.cut(conjunct.node, edits)
+        return conjunct.text_over(
+            conjunct.node,
+            lambda reference: quoted(self._names.variables[reference.variable].name) + ".",
+        )
 
     def _guarded(self, conjunct: Conjunct, text: str) -> str:
         """Not tested where a variable that it concerns is unfilled."""

@@ -17,6 +17,7 @@ from spark_cep.compiling.classification import Sorted, sort
 from spark_cep.compiling.compiled import ColumnInfo, Compiled, OrderBy, Shipment, Typer
 from spark_cep.compiling.conditions import Conjunct, Source, conjuncts
 from spark_cep.compiling.forbidden import column_refusal
+from spark_cep.compiling.lookups import Lookups
 from spark_cep.compiling.names import Names
 from spark_cep.compiling.orders import orders_of
 from spark_cep.compiling.partition_inference import Rules, equality, inferred
@@ -57,13 +58,14 @@ def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     case_sensitive: bool = False,
     ansi: bool = True,
     time_zone: str,
+    lookups: Lookups | None = None,
 ) -> Compiled:
     """Raises one PatternError with all problems; `details["problems"]` lists them."""
     variables = variables_of(pattern.root)
     work = _Work(
         pattern,
         Names(variables, columns, case_sensitive=case_sensitive),
-        Session(typer, ansi, is_fixed_zone(time_zone)),
+        Session(typer, ansi, is_fixed_zone(time_zone), lookups or Lookups()),
     )
     _check_names(work)
     orders = orders_of(order_by, work.names, typer, work.problems)
@@ -75,6 +77,7 @@ def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     rules = Rules(branches, window, pattern.selection or "any", pattern.consuming or "reuse")
     keys, rest = _without_keys(work, rules)
     sorted_ = sort(rest, work.names, work.session, rules, work.problems)
+    work.session.lookups.check_columns(typer, work.problems)
     work.problems.raise_if_any()
     assert tree is not None
     return Compiled(
@@ -90,6 +93,9 @@ def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many
         partition=partition,
         inferred=keys,
         orders=orders,
+        lookups=tuple(work.session.lookups.columns),
+        hidden=sorted_.hidden,
+        remotes=tuple(work.session.lookups.asked),
     )
 
 
@@ -155,7 +161,8 @@ def _gather(work: _Work) -> None:
             work.columns.append((number, event.condition))
     sources += [Source(text) for text in work.pattern.conditions]
     for source in sources:
-        work.conjuncts.extend(conjuncts(source, work.names, work.problems))
+        found = conjuncts(source, work.names, work.problems, work.session.lookups)
+        work.conjuncts.extend(found)
 
 
 def _check_columns(work: _Work) -> None:
@@ -168,7 +175,9 @@ def _check_columns(work: _Work) -> None:
         if refusal is not None:
             work.problems.add(refusal.message, refusal.place, hint=refusal.hint)
         elif isinstance(type_, str):
-            work.problems.add(f"the condition of {name}: {type_}", Place.whole(printed))
+            hint = "remote() is known in texts only" if "remote" in printed.casefold() else None
+            place = Place.whole(printed)
+            work.problems.add(f"the condition of {name}: {type_}", place, hint=hint)
         elif type_ != BOOL:
             work.problems.add(
                 f"a condition must be TRUE or FALSE, but that of {name} is {name_of(type_)}",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, Union
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+    from spark_cep.compiling.lookups import AskedRemote, LookedUp
     from spark_cep.udfs.expressions import Constant, Type
     from spark_cep.udfs.program import (
         Branch,
@@ -62,6 +63,9 @@ class Compiled:
     `after`: text over structs named like the variables, guarded for unfilled variables.
     `partition`: the user's columns, as the input spells them. `inferred`: key expressions over
     input columns that the conditions imply; a row with NULL there matches nothing.
+    `lookups`: columns that rows need besides the input's, with values that are looked up before
+    matching; `hidden`: those that `after` reads, with the variable's id. `remotes`: the sources
+    that the engine asks, by their place in the program.
     """
 
     variables: tuple[Variable, ...]
@@ -76,6 +80,9 @@ class Compiled:
     partition: tuple[str, ...]
     inferred: tuple[str, ...]
     orders: tuple[OrderBy, ...]
+    lookups: tuple[LookedUp, ...] = ()
+    hidden: tuple[tuple[int, str], ...] = ()
+    remotes: tuple[AskedRemote, ...] = ()
 
 
 class Typer(Protocol):

@@ -9,7 +9,7 @@ tested where that event is not filled, and for a negated event it belongs to the
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from spark_cep.compiling.forbidden import refusals
+from spark_cep.compiling.looked_up import is_sound_call, with_columns
+from spark_cep.compiling.memberships import Membership, memberships
+from spark_cep.compiling.remote_calls import RemoteText, remote_calls
 from spark_cep.compiling.spans import Parsed, SyntaxProblem, parse
 from spark_cep.compiling.user_functions import UserFunction, registered
 
 if TYPE_CHECKING:
+    from spark_cep.compiling.lookups import Lookups
     from spark_cep.compiling.names import Names, Reference
     from spark_cep.compiling.problems import Place, Problems
     from spark_cep.udfs.expressions import Reading
@@ -46,16 +50,24 @@ class Source:
 
 
 class Conjunct:
-    """One conjunct: a node of a parsed text whose names are resolved."""
+    """One conjunct: a node of a parsed text whose names are resolved. `calls`: what the engine
+    is to look up."""
 
     def __init__(
-        self, parsed: Parsed, node: exp.Expr, references: Sequence[Reference], own: int | None
+        self,
+        parsed: Parsed,
+        node: exp.Expr,
+        references: Sequence[Reference],
+        own: int | None,
+        calls: Sequence[RemoteText] = (),
     ) -> None:
         self.parsed = parsed
         self.node = node
         self.references = tuple(sorted(references, key=lambda r: r.start))
         self.own = own
+        self.calls = tuple(calls)
         self._of = {id(reference.node): reference for reference in references}
+        self._calls = {id(call.node): call for call in calls}
 
     @cached_property
     def variables(self) -> frozenset[int]:
@@ -73,8 +85,13 @@ class Conjunct:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether Spark can evaluate it on rows alone: no navigation, no user function."""
-        return not any(reading(n) or user_function(n) for n in self.node.walk())
+        """Whether Spark can evaluate it on rows alone: no navigation, no user function, nothing
+        that the engine looks up."""
+        return self.is_of_rows(self.node)
+
+    def is_of_rows(self, node: exp.Expr) -> bool:
+        """The same of what is below a node."""
+        return not any(reading(n) or user_function(n) or self.call(n) for n in node.walk())
 
     def named(self, node: exp.Expr) -> frozenset[int]:
         """The variables that are named below a node."""
@@ -92,18 +109,39 @@ class Conjunct:
 
     def names_anything(self, node: exp.Expr) -> bool:
         """Whether the node is no constant."""
-        return bool(self.named(node)) or any(reading(n) or user_function(n) for n in node.walk())
+        return bool(self.named(node)) or not self.is_of_rows(node)
 
     def reference(self, node: exp.Expr) -> Reference | None:
         return self._of.get(id(node))
 
+    def call(self, node: exp.Expr) -> RemoteText | None:
+        """What the engine looks up at this node."""
+        return self._calls.get(id(node))
+
     def row_text(self, node: exp.Expr) -> str:
         """The node's text over the columns of an input row."""
+        return self.text_over(node, lambda _: "")
+
+    def text_over(self, node: exp.Expr, prefix: Callable[[Reference], str]) -> str:
+        """The node's text over columns, `prefix` in front of each."""
         start, end = self.parsed.span(node)
         first = bisect_left(self.references, start, key=lambda r: r.start)
         last = bisect_left(self.references, end, key=lambda r: r.start)
-        inside = self.references[first:last]
-        return self.parsed.cut(node, (r.edit() for r in inside if r.column))
+        inside = [r for r in self.references[first:last] if r.column]
+        edits, done = [], start
+        for each in self._memberships:
+            (begin, middle), stop = each.value, each.end
+            if start <= begin and stop <= end and middle >= done:
+                array = self.text_over(each.array, prefix)
+                no = "NOT " if each.negated else ""
+                edits += [(begin, begin, f"({no}array_contains({array}, "), (middle, stop, "))")]
+                inside = [r for r in inside if not middle <= r.start < stop]
+                done = max(done, stop)
+        return self.parsed.cut(node, [*edits, *(r.edit(prefix(r)) for r in inside)])
+
+    @cached_property
+    def _memberships(self) -> tuple[Membership, ...]:
+        return tuple(sorted(memberships(self.parsed, self.node), key=lambda m: m.value))
 
 
 def reading(node: exp.Expr) -> Reading | None:
@@ -117,7 +155,9 @@ def user_function(node: exp.Expr) -> UserFunction | None:
     return registered(node.name) if isinstance(node, exp.Anonymous) else None
 
 
-def conjuncts(source: Source, names: Names, problems: Problems) -> Iterator[Conjunct]:
+def conjuncts(
+    source: Source, names: Names, problems: Problems, lookups: Lookups
+) -> Iterator[Conjunct]:
     """The sound conjuncts of a text; what is wrong with the others becomes problems."""
     try:
         parsed = parse(source.text)
@@ -128,6 +168,11 @@ def conjuncts(source: Source, names: Names, problems: Problems) -> Iterator[Conj
             hint="conditions are written as in WHERE: a.price < b.price AND a.kind = 'A'",
         )
         return
+    before = len(problems.found)
+    calls = remote_calls(parsed, lookups.known, problems)
+    calls = [call for call in calls if is_sound_call(parsed, call, lookups, problems)]
+    if len(problems.found) > before:
+        return
     for node in _split(parsed.root):
         refused = list(refusals(parsed, node))
         for refusal in refused:
@@ -135,7 +180,9 @@ def conjuncts(source: Source, names: Names, problems: Problems) -> Iterator[Conj
         references = names.references(parsed, node, source.own, problems)
         if references is None or refused:
             continue
-        conjunct = Conjunct(parsed, node, references, source.own)
+        below = {id(each) for each in node.walk()} if calls else set()
+        mine = [call for call in calls if id(call.node) in below]
+        conjunct = with_columns(Conjunct(parsed, node, references, source.own, mine), lookups)
         if _is_sound(conjunct, names.variables, problems):
             yield conjunct
 

@@ -26,6 +26,7 @@ from spark_cep.compiling.types import name_of
 
 if TYPE_CHECKING:
     from spark_cep.compiling.compiled import ColumnInfo, Compiled, Typer
+    from spark_cep.compiling.remote_calls import Sought
     from spark_cep.udfs.expressions import Reading
 
 _BOUNDS = ("match_start", "match_end")
@@ -42,10 +43,12 @@ class Measure:
 @dataclass(frozen=True)
 class CompiledMeasures:
     """`reads`: for each variable id the input columns that measures, and the conditions that are
-    tested after the engine, read. A variable that nothing reads has none."""
+    tested after the engine, read. A variable that nothing reads has none. `sought`: remote data
+    that the measures read, keys over the same columns as the measures."""
 
     measures: tuple[Measure, ...]
     reads: Mapping[int, frozenset[str]]
+    sought: tuple[Sought, ...] = ()
 
 
 def compile_measures(  # noqa: PLR0913
@@ -184,6 +187,9 @@ class _Work:
         parts = parts_of(parsed, node)
         number = self.names.variable(parts[0].name)
         if number is not None and len(parts) > 1:
+            if (number, parts[1].name) in self.compiled.hidden:
+                self._reads.setdefault(number, set()).add(parts[1].name)
+                return
             column = self.names.column(parts[1].name, parts[1].place, self.problems)
             if column is not None:
                 self._reads.setdefault(number, set()).add(column.name)

@@ -20,7 +20,9 @@ from spark_cep.udfs.expressions import (
     Cell,
     Constant,
     Expression,
+    Member,
     Reading,
+    RemoteCall,
     Type,
     UserCall,
 )
@@ -122,7 +124,10 @@ def shipped(expression: Expression, shipment: Shipment) -> Expression:
         guards = frozenset({expression.variable}) if expression.may_fail else frozenset[int]()
         column = shipment.column(expression.text, guards=guards)
         return Cell(expression.variable, column, expression.type, expression.reading)
-    if isinstance(expression, Call | UserCall):
+    if isinstance(expression, Member):
+        value, array = (shipped(each, shipment) for each in expression.children())
+        return Member(value, array)
+    if isinstance(expression, Call | UserCall | RemoteCall):
         return replace(expression, arguments=_all(expression.arguments, shipment))
     return expression
 

@@ -18,6 +18,7 @@ from spark_cep.compiling.forbidden import column_refusal, refusals
 from spark_cep.compiling.names import Names
 from spark_cep.compiling.parts import is_column
 from spark_cep.compiling.problems import Place, Problems
+from spark_cep.compiling.remote_calls import is_remote
 from spark_cep.compiling.spans import SyntaxProblem, parse
 from spark_cep.compiling.types import NUMBERS, TIMES, name_of
 from spark_cep.errors import PatternError
@@ -102,6 +103,12 @@ def _expression(
     except SyntaxProblem as problem:
         place = Place(given, problem.place.start, problem.place.end)
         problems.add(f"order_by cannot be read: {problem.message}", place, hint=_HINT)
+        return None
+    asked = next((node for node in parsed.root.walk() if is_remote(node)), None)
+    if asked is not None:
+        place = Place(given, *parsed.span(asked))
+        hint = "join the remote table to the input before matching, and order by its column"
+        problems.add("order_by: remote data has no place in the order", place, hint=hint)
         return None
     refused = next(refusals(parsed, parsed.root), None)
     if refused is not None:

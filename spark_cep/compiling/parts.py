@@ -9,10 +9,12 @@ kept, as their rows are not known yet.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.compiling.conditions import Conjunct, reading, user_function
+if TYPE_CHECKING:
+    from spark_cep.compiling.conditions import Conjunct
 
 # (variable, text on its row): a part is evaluated only where all texts for its variable are TRUE.
 Guards = tuple[tuple[int, str], ...]
@@ -35,14 +37,24 @@ class Part:
 def row_part(conjunct: Conjunct, node: exp.Expr) -> Part | None:
     """The node as a part over one variable, if it is one that Spark can evaluate on a row."""
     named = conjunct.named(node)
-    if len(named) != 1 or any(reading(n) or user_function(n) for n in node.walk()):
+    if len(named) != 1 or not conjunct.is_of_rows(node):
         return None
     reference = conjunct.reference(node)
     if reference is not None and reference.column is None:
         return None
     if isinstance(node, exp.If) and isinstance(node.parent, exp.Case):
         return None  # a WHEN ... THEN ..., which is no expression
+    if _is_inside_not(conjunct, node):
+        return None
     return Part(node, next(iter(named)), conjunct.row_text(node))
+
+
+def _is_inside_not(conjunct: Conjunct, node: exp.Expr) -> bool:
+    """In `x IS NOT NULL` the text of `x IS NULL` does not stand by itself."""
+    parent = node.parent
+    return isinstance(parent, exp.Not) and conjunct.parsed.span(node) == conjunct.parsed.span(
+        parent
+    )
 
 
 def is_column(conjunct: Conjunct, node: exp.Expr) -> bool:

@@ -9,14 +9,15 @@ is Spark's to test after matching, or refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from spark_cep.compiling import conditionals as choices
-from spark_cep.compiling import operations
+from spark_cep.compiling import operations, remote_operations
 from spark_cep.compiling.conditions import Conjunct, navigated, reading, user_function
+from spark_cep.compiling.lookups import Lookups
 from spark_cep.compiling.operands import Conversion, Fixed, Hoisted, Inexact
 from spark_cep.compiling.parts import Guards, Part, TypeMismatch, is_column, row_part
 from spark_cep.compiling.types import folded, name_of
@@ -42,6 +43,7 @@ class Session:
     typer: Typer
     ansi: bool
     fixed_zone: bool
+    lookups: Lookups = field(default_factory=Lookups)
 
 
 class Translation:
@@ -75,6 +77,9 @@ class Translation:
         if function is not None:
             arguments = tuple(self.build(each, guards) for each in node.expressions)
             return UserCall(function.name, function.function, arguments, function.returns)
+        looked_up = remote_operations.translated(self, node, guards)
+        if looked_up is not None:
+            return looked_up
         if not self.conjunct.names_anything(node):
             return self.fixed(node)
         return self.by_rule(node, guards)
@@ -138,7 +143,7 @@ def parts(conjunct: Conjunct, node: exp.Expr | None = None) -> Iterator[Part]:
     part = row_part(conjunct, node)
     if part is not None:
         yield part
-    elif reading(node) is not None or user_function(node) is not None or type(node) in _RULES:
+    elif reading(node) is not None or user_function(node) is not None or type(node) in _WALKED:
         # ANDs and ORs may be thousands of levels deep as trees, so they are walked flat.
         is_flat = isinstance(node, exp.And | exp.Or)
         for child in node.flatten() if is_flat else node.iter_expressions():
@@ -180,6 +185,8 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Greatest: choices.first_of,
     exp.Nullif: choices.nullif,
 }
+# A field's name is no expression, so a Dot is walked to find the keys of a call only.
+_WALKED = frozenset({*_RULES, exp.Dot})
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",
     exp.ILike: "ILIKE",

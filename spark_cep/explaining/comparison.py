@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.explaining import figures
 from spark_cep.explaining.planned import branches, rates, selectivities, title, unit
+from spark_cep.explaining.remotes import counted
 from spark_cep.explaining.sketch import clipped
 from spark_cep.explaining.text import line
 
@@ -190,6 +191,9 @@ def comparison(analysis: Analysis) -> Iterator[str]:
         yield line("estimates", times)
     yield from _aligned([table for table in tables(facts, counts) if table.rows])
     yield from _swaps(counts)
+    if counts.get("remotes"):
+        yield "Remote data"
+        yield from (line(name, said) for name, said in counted(counts["remotes"]))
 
 
 def _ran(analysis: Analysis) -> str:

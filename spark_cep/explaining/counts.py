@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spark_cep.udfs.output import METRICS, PEAKS, TOTALS
+from spark_cep.udfs.remotes.metrics import LookupMetrics
 from spark_cep.udfs.rows.output import METRICS as ROW_METRICS
 
 Counts = Mapping[str, Any]
@@ -38,6 +39,7 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
     for name in ROW_METRICS:
         if name not in numbers and any(name in each for each in every):
             numbers[name] = sum(int(each.get(name, 0)) for each in every)
+    remotes = _remotes([each.get("remotes", {}) for each in every])
     candidates = _added([_paired(each.get("candidates", {})) for each in every])
     return {
         **numbers,
@@ -48,16 +50,27 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
             (swap for each in every for swap in each.get("swaps", [])),
             key=lambda swap: _moment(str(swap.get("event_time", ""))),
         ),
+        **({"remotes": remotes} if remotes else {}),
     }
 
 
-def shown(counts: Counts, *, of_rows: bool = False) -> dict[str, int]:
-    """The numbers that `cep.metrics` gives, of merged counts. `of_rows`: of row patterns only."""
+def shown(counts: Counts, *, of_rows: bool = False) -> dict[str, Any]:
+    """What `cep.metrics` gives, of merged counts. `of_rows`: of row patterns only."""
     rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
+    remotes = {"remotes": counts["remotes"]} if "remotes" in counts else {}
     if of_rows:
-        return rows
+        return {**rows, **remotes}
     numbers = {name: int(counts[name]) for name in (*METRICS, *TOTALS)}
-    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows}
+    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **remotes}
+
+
+def _remotes(counts: Iterable[Mapping[str, Counts]]) -> dict[str, dict[str, Any]]:
+    """What was looked up, by the names of the sources in their order."""
+    total: dict[str, LookupMetrics] = {}
+    for each in counts:
+        for name, counted in each.items():
+            total.setdefault(name, LookupMetrics()).add(LookupMetrics.from_dict(counted))
+    return {name: total[name].to_dict() for name in sorted(total)}
 
 
 def _moment(text: str) -> tuple[float, str]:

@@ -11,6 +11,8 @@ reported than there are, and `complete` is False.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, Observation
@@ -40,6 +42,24 @@ def metrics(df: DataFrame) -> dict[str, Any]:
     return {**numbers, "complete": all(each["complete"] for each in found)}
 
 
+@dataclass(frozen=True)
+class Observed:
+    """What an answer's counts are read from. `before`: those of lookups before matching."""
+
+    answer: Observation
+    before: Observation | None = None
+
+    def __iter__(self) -> Iterator[Observation]:
+        yield self.answer
+        if self.before is not None:
+            yield self.before
+
+
+def noticed(df: DataFrame, observation: Observation | str) -> DataFrame:
+    """`df`, the counts beside whose rows the observation receives."""
+    return df.observe(observation, F.expr("collect_list(metrics)").alias("buckets"))
+
+
 def observed(df: DataFrame, observation: Observation) -> DataFrame:
     """`df` without its rows of counts, which the observation receives.
 
@@ -62,7 +82,7 @@ def details(record: Record) -> dict[str, Any]:
     return found
 
 
-def observation_of(record: Record) -> Observation:
+def observation_of(record: Record) -> Observed:
     if record.observation is None:
         raise CepError(
             "a stream's metrics belong to its query",
@@ -71,15 +91,14 @@ def observation_of(record: Record) -> Observation:
     return record.observation
 
 
-def read(
-    observation: Observation, buckets: int, wait_seconds: float = 0.0
-) -> dict[str, Any] | None:
-    """What an observation of so many buckets has; None if no action has finished by then."""
-    row = _row(observation, wait_seconds)
-    if not row:
+def read(observation: Observed, buckets: int, wait_seconds: float = 0.0) -> dict[str, Any] | None:
+    """What the observation of so many buckets has; None if no action has finished by then."""
+    rows = [_row(each, wait_seconds) for each in observation]
+    if not rows[0]:
         return None
-    texts = row.get("buckets") or []
-    return {**merged(map(from_text, texts)), "complete": len(texts) == buckets}
+    texts = [row.get("buckets") or [] for row in rows]
+    every = (text for each in texts for text in each)
+    return {**merged(map(from_text, every)), "complete": len(texts[0]) == buckets}
 
 
 def _row(observation: Observation, wait_seconds: float) -> Mapping[str, Any]:

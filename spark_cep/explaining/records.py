@@ -17,9 +17,10 @@ from spark_cep.planning.buckets import plan_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, Observation
+    from pyspark.sql import DataFrame
 
     from spark_cep.explaining.explanation import MatchPlan
+    from spark_cep.explaining.metering import Observed
 
 # Older answers are forgotten; a record is a few kilobytes ...
 REMEMBERED = 10_000
@@ -40,9 +41,9 @@ class Record:
 
     number: int
     plan: MatchPlan
-    observation: Observation | None
+    observation: Observed | None
     buckets: int
-    rerun: Callable[[], tuple[DataFrame, Observation]] | None = None
+    rerun: Callable[[], tuple[DataFrame, Observed]] | None = None
 
 
 def new_number() -> int:

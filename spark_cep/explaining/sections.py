@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_cep.explaining import figures
 from spark_cep.explaining.planned import title, unit
+from spark_cep.explaining.remotes import remote_rows
 
 if TYPE_CHECKING:
     from spark_cep.explaining.planned import Facts
@@ -29,12 +30,14 @@ def summary(facts: Facts) -> Section:
     return Section("Plan", tuple(_summary(facts)))
 
 
-def run_where(facts: Facts) -> tuple[Section, Section, Section]:
-    """What runs before the engine, in it, and after it."""
+def run_where(facts: Facts) -> tuple[Section, ...]:
+    """What runs before the engine, in it, and after it; and what is looked up elsewhere."""
+    remotes = facts.get("remotes") or []
     return (
         Section("Before, in Spark", tuple(_before(facts))),
         Section("Engine", tuple(_engine(facts))),
         Section("After, in Spark", tuple(_after(facts))),
+        *([Section("Remote data", tuple(remote_rows(remotes)))] if remotes else []),
     )
 
 

@@ -13,6 +13,7 @@ A plain reference to a column cannot fail and is never guarded.
 from __future__ import annotations
 
 import re
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -73,6 +74,12 @@ class Shipment:
     def names(self) -> tuple[str, ...]:
         """The shipped names, c0, c1, ..., by index."""
         return tuple(f"c{place}" for place in range(len(self.shipped)))
+
+    def as_now(self) -> Shipment:
+        """A copy that knows of no column that is added later."""
+        found = copy(self)
+        found.shipped, found._index = list(self.shipped), dict(self._index)
+        return found
 
     def _add(self, key: object, wanted: Shipped) -> int:
         place = self._index.get(key)

@@ -38,6 +38,15 @@ class SparkTyper:
         self._order = order
         self._partition = tuple(partition)
 
+    @property
+    def df(self) -> DataFrame:
+        """The DataFrame, with columns that were added."""
+        return self._df
+
+    def add(self, name: str, sql: str) -> None:
+        """From now on the rows have a column of this type."""
+        self._df = self._df.select("*", F.lit(None).cast(sql).alias(name))
+
     def of_row(self, expressions: Sequence[str | Column]) -> list[Type | str]:
         """The type of each expression over one input row, or a sentence about what is wrong."""
         found = self._schema(self._df, [_scalar(each) for each in expressions])
@@ -144,6 +153,8 @@ def data_type_of(type_: Type) -> T.DataType:
         return T.DecimalType(type_.precision, type_.scale)
     if type_.kind == "interval":
         return T.DayTimeIntervalType()
+    if type_.kind == "string":
+        return T.StringType()
     return next(kind() for kind, known in _SIMPLE.items() if known == type_)
 
 

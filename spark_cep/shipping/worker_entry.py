@@ -27,7 +27,8 @@ def entry(program: Program, output: Output, answered: pa.Schema, name: str) -> E
     def match_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from spark_cep.udfs.worker import run  # noqa: PLC0415
 
-        yield from _or_nothing(run(program, output, batches, _partition()), answered)
+        found = run(program, output, batches, _partition(), _scope(program))
+        yield from _or_nothing(found, answered)
 
     match_bucket.__name__ = match_bucket.__qualname__ = name
     return match_bucket
@@ -51,6 +52,15 @@ def _partition() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
+
+
+def _scope(program: Program) -> str:
+    """Within which values of remote sources count as constant."""
+    if not program.remotes:
+        return ""
+    from spark_cep.remotes.stage_entry import scope  # noqa: PLC0415
+
+    return scope().name
 
 
 def _or_nothing(found: Iterator[pa.RecordBatch], answered: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
+    from spark_cep.remotes.stage_entry import Scope
     from spark_cep.udfs.streaming.job import Job
 
 BLOBS = "blob binary"
@@ -58,6 +59,11 @@ class BucketProcessor(StatefulProcessor):
         if store.written is not None:
             self._header.update((store.written, 0))
 
+    def _scope(self) -> Scope:
+        from spark_cep.remotes.stage_entry import Scope, scope  # noqa: PLC0415
+
+        return scope() if getattr(self._job.program, "remotes", ()) else Scope("")
+
     def _trigger(
         self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues
     ) -> Iterator[pd.DataFrame]:
@@ -68,7 +74,8 @@ class BucketProcessor(StatefulProcessor):
 
         watermark = int(timer_values.getCurrentWatermarkInMs())
         store = SparkStore(self._header.get(), self._blobs)
-        arrived = Arrived(int(key[0]), blobs, horizon_of(watermark))
+        scope = self._scope()
+        arrived = Arrived(int(key[0]), blobs, horizon_of(watermark), scope.name, scope.trigger)
         for blob in run_trigger(self._job, store, arrived):
             yield pd.DataFrame({"blob": [blob]})
         timer = watermark + 1

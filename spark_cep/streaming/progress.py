@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_cep.errors import CepError
 from spark_cep.explaining.counts import from_text, merged, shown
+from spark_cep.explaining.metering import noticed
 from spark_cep.udfs.output import STREAM_METRICS
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def counted(df: DataFrame, number: int) -> DataFrame:
     """`df` without its rows of counts, which the query's progress receives."""
     counts = F.expr("collect_list(metrics)").alias("buckets")
     return df.observe(_NAME.format(number), counts).filter("metrics IS NULL")
+
+
+def told(df: DataFrame, number: int) -> DataFrame:
+    """`df`, the counts beside whose rows the query's progress receives."""
+    return noticed(df, f"{_NAME.format(number)}_before")
 
 
 def metrics(query: StreamingQuery) -> list[dict[str, Any]]:
@@ -63,7 +69,9 @@ def _triggers(progress: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {
                 "trigger": each["batchId"],
                 "timestamp": each["timestamp"],
-                **shown(counts, of_rows=all("steps" in each for each in buckets)),
+                **shown(
+                    counts, of_rows=all("steps" in b or set(b) <= {"remotes"} for b in buckets)
+                ),
                 **{name: sum(int(b.get(name, 0)) for b in buckets) for name in STREAM_METRICS},
                 "swaps": counts["swaps"],
             }

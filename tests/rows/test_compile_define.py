@@ -38,6 +38,9 @@ def define(condition: str) -> str:
         # a row that may not be there gives NULL only where NULLs give NULL
         ("a.price + a.qty > 3", "last(a)[`price` + `qty` > 3]"),
         ("a.name IS NULL OR flag", "or(is_null(last(a)[`name`]), .[`flag`])"),
+        # a NOT whose operand is no text of its own
+        ("a.name IS NOT NULL", "not(is_null(last(a)[`name`]))"),
+        ("a.name NOT IN ('x')", "not(in(last(a)[`name`], 'x'))"),
         (
             "upper(a.name) = name",
             "=(if(last(a)[there is], last(a)[upper(`name`)], "

@@ -114,3 +114,11 @@ def test_both_sinks_have_each_door_that_was_left_open_once(spark: SparkSession) 
     in_files, in_table = example.main(spark)
     assert sorted(in_files) == expected
     assert sorted(in_table) == expected
+
+
+def test_exactly_the_thieves_pay_above_their_limits_in_unknown_places(spark: SparkSession) -> None:
+    example = load("remote_limits")
+    rows = example.main(spark).collect()
+    assert {row["user"] for row in rows} == example.THIEVES
+    assert all(row["place"] not in example.known(row["user"]) for row in rows)
+    assert all(row["over"] == row["amount"] - 50 - row["user"] % 7 * 10 for row in rows)

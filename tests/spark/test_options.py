@@ -26,7 +26,7 @@ def df(spark: SparkSession) -> DataFrame:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"remotes": {"x": 1}}, "remotes= is not available yet"),
+        ({"remotes": {"x": 1}}, "the remote 'x' is a int, not a cep.Remote"),
         ({"shed": 0.5}, "shed= is not available yet"),
         ({"after_match": "SKIP TO NEXT ROW"}, "after_match= is for row patterns"),
         ({"adapt": "sometimes"}, "'sometimes' is no way to adapt"),

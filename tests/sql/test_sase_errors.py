@@ -106,7 +106,7 @@ def marked(text: str, **symbols: object) -> str:
             "Corr(a.x, b.x)",
         ),
         ("SEQ(a, b) WHERE a[1].x < 2", "a is no list", "a[1].x"),
-        ("SEQ(a, b) WHERE a.x = REMOTE[b.k]", "REMOTE comes with remote data", "REMOTE[b.k]"),
+        ("SEQ(a, b) WHERE a.x = REMOTE()", "REMOTE looks up by a key", "REMOTE()"),
         ("SEQ(a, b) WHERE NOT SAME[x]", "SAME ties all events of the match", "SAME[x]"),
         ("SEQ(a, b) WHERE SAME[a.x]", "SAME is about every event", "a.x"),
         ("SEQ(a, b) WHERE ∀i ∈ {1, k}: a.x = i", "these are no whole numbers", "{1, k}"),

@@ -53,21 +53,6 @@ def test_a_text_of_the_page_compiles_on_its_table(name: str) -> None:
     assert found.compiled.branches
 
 
-@pytest.mark.parametrize("text", blocks("text"))
-def test_a_text_with_remote_sources_is_refused_where_it_asks_them(text: str) -> None:
-    with pytest.raises(PatternError) as caught:
-        sase(_closed(text), type_column="type", symbols={"OVERLAP": "hash", "UDF1": "concat"})
-    problems: Any = caught.value.details["problems"]
-    assert {each["message"] for each in problems} == {"REMOTE comes with remote data"}
-    assert len(problems) == text.count("REMOTE")
-    assert all("join the remote table" in each["hint"] for each in problems)
-
-
-def _closed(text: str) -> str:
-    """Listing 1 with the parenthesis that its print lacks."""
-    return text.replace("SEQ(L l, T t3))\n", "SEQ(L l, T t3)))\n")
-
-
 def test_the_parenthesis_that_listing_1_lacks_is_pointed_at() -> None:
     printed = next(text for text in blocks("text") if "SAME[cc]" in text)
     with pytest.raises(PatternError, match=r"\( is not closed\n  at line 1, column 4"):

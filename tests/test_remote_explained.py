@@ -1,0 +1,80 @@
+"""What explain and metrics say of remote data, from facts and counts made by hand."""
+
+from __future__ import annotations
+
+import spark_cep as cep
+from spark_cep.explaining import page, text
+from spark_cep.explaining.analysis import Analysis
+from spark_cep.explaining.comparison import comparison
+from spark_cep.explaining.counts import merged, shown
+from spark_cep.explaining.remotes import BEFORE, ENGINE, Place, remote_facts
+from spark_cep.remotes.choice import decided
+from tests.explained import chain, facts
+
+
+def secret(keys: list[str]) -> dict[str, float]:
+    password = "hunter2"
+    return dict.fromkeys(keys, float(len(password)))
+
+
+def told() -> list[dict[str, object]]:
+    remotes = {
+        "limits": cep.Remote.fetch(secret, "double", ttl="5 minutes", on_error="null", retries=1),
+    }
+    how = decided("auto", None, "any", "reuse")
+    places = [
+        Place("limits", ENGINE, f"{how.strategy}: {how.why}", how),
+        Place("limits", BEFORE, "fetched by a.org"),
+    ]
+    return remote_facts(remotes, places)
+
+
+def test_the_text_says_where_and_how_each_source_is_looked_up() -> None:
+    lines = list(text.lines({**facts("eager", ["a", "b"], chain("a", "b")), "remotes": told()}))
+    start = lines.index("Remote data")
+    assert lines[start + 1 :] == [
+        "  limits    fetched by secret",
+        "            in the engine: hybrid: values are fetched ahead, and conditions may wait for "
+        "the rest",
+        "            before matching: fetched by a.org",
+        "            cache: least recently used, 64 MB: many partial matches ask for the same "
+        "values, so the latest used are kept",
+        "            calls: up to 1,000 keys a call, 4 at once, 10 s each",
+        "            a failed call: 1 more try, then it gives NULL",
+        "            a value holds for 300 s: then it is fetched anew between triggers, so a match "
+        "can hang on when its rows came; within a batch, and within a trigger, it holds",
+    ]
+
+
+def test_the_page_says_the_same_and_neither_shows_what_a_function_holds() -> None:
+    html = page.fragment({**facts("eager", ["a", "b"], chain("a", "b")), "remotes": told()})
+    assert "Remote data" in html
+    assert "fetched by secret" in html
+    assert "hunter2" not in html
+
+
+def test_a_plan_without_remote_data_says_nothing_of_it() -> None:
+    assert "Remote data" not in "\n".join(text.lines(facts("eager", ["a"], "a")))
+
+
+COUNTED = {"calls": 2, "keys": 10, "hits": 30, "misses": 10, "prefetched": 8,
+           "prefetched_used": 6, "waited_s": 0.5, "hidden_s": 2.0, "bytes": 100}  # fmt: skip
+
+
+def test_counts_of_buckets_are_added_up_and_the_most_kept_is_the_largest() -> None:
+    more = {"remotes": {"limits": {"calls": 1, "bytes": 50}, "places": {"calls": 3}}}
+    found = shown(merged([{"remotes": {"limits": COUNTED}}, more, {}]))["remotes"]
+    assert (found["limits"]["calls"], found["limits"]["bytes"]) == (3, 100)
+    assert found["places"]["calls"] == 3
+    assert "remotes" not in shown(merged([{}]))
+
+
+def test_analyze_prints_what_was_counted() -> None:
+    counts = {**merged([{"remotes": {"limits": COUNTED}}]), "complete": True}
+    lines = list(comparison(Analysis(facts("eager", ["a", "b"], chain("a", "b")), counts, 1.0)))
+    assert lines[lines.index("Remote data") + 1 :] == [
+        "  limits    2 calls for 10 keys",
+        "            40 lookups, 75 % were there",
+        "            8 keys fetched ahead, 75 % of them used",
+        "            waited 500 ms, 2.0 s hidden",
+    ]

@@ -1,0 +1,210 @@
+"""`cep.Remote`, `cep.cache`, `remotes=`: what is said where they are made, and what is chosen."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import spark_cep as cep
+from spark_cep.errors import PatternError
+from spark_cep.remotes.choice import decided, outside
+from spark_cep.remotes.given import check_remotes, check_used, used_of
+from spark_cep.udfs.remotes.spec import Caching
+
+LOCK = threading.Lock()
+
+
+def fetch(keys: list[Any]) -> dict[Any, Any]:
+    return dict.fromkeys(keys)
+
+
+def error(make: Any) -> PatternError:
+    with pytest.raises(PatternError) as caught:
+        make()
+    return caught.value
+
+
+class Frame:
+    """As much of a DataFrame as a remote table is asked for before it meets another."""
+
+    isStreaming = False
+    sparkSession = mapInArrow = None
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = list(columns)
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def test_a_tables_columns_are_spelled_as_the_table_has_them() -> None:
+    remote = cep.Remote.table(Frame("Org", "limit", "Day"), ["org", "day"], "LIMIT")  # type: ignore[arg-type]
+    assert repr(remote) == "cep.Remote.table(key=['Org', 'Day'], value='limit')"
+
+
+@pytest.mark.parametrize(
+    ("columns", "arguments", "message", "hint"),
+    [
+        (("org",), ("org",), "has no column besides its key", "add the column"),
+        (("org", "max"), ("rog", "max"), "has no column rog", "did you mean org?"),
+        (("org", "max"), ("org", "min_"), "has no column min_", "its columns are org, max"),
+        (("org", "max"), ([], "max"), "has no key", "Remote.table(df"),
+        (("org", "max"), (["org", "ORG"], "max"), "names a column twice", "Remote.table(df"),
+        (("org", "max"), (3, "max"), "key takes the name of a column", "Remote.table(df"),
+        (("org", "a", "A"), ("org", "á"), "has no column á", "its columns are"),
+    ],
+)
+def test_a_table_that_cannot_be_looked_up_is_refused(
+    columns: Any, arguments: Any, message: str, hint: str
+) -> None:
+    found = error(lambda: cep.Remote.table(Frame(*columns), *arguments))  # type: ignore[arg-type]
+    assert message in found.message
+    assert hint in str(found.hint)
+
+
+def test_a_table_is_a_dataframe_and_no_stream() -> None:
+    assert "takes a DataFrame, not dict" in error(lambda: cep.Remote.table({}, "a")).message  # type: ignore[arg-type]
+    stream: Any = Frame("a", "b")
+    stream.isStreaming = True
+    assert "cannot be a stream" in error(lambda: cep.Remote.table(stream, "a")).message
+
+
+# ---- fetches -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"value_type": " "}, "value_type is ' '", "a type of Spark SQL"),
+        ({"value_type": 3}, "value_type is 3", "a type of Spark SQL"),
+        ({"strategy": "hybird"}, "'hybird' is no strategy", 'did you mean "hybrid"?'),
+        ({"cache": "64 MB"}, "'64 MB' is no cache", "cep.cache.lru"),
+        ({"timeout": -1}, "timeout is -1", "a time above 0"),
+        ({"timeout": "soon"}, "timeout is 'soon'", "10 seconds"),
+        ({"ttl": 0}, "ttl is 0", "a time above 0"),
+        ({"retries": -1}, "retries is -1", "0 or more"),
+        ({"batch_size": 0}, "batch_size is 0", "1 or more"),
+        ({"max_in_flight": True}, "max_in_flight is True", "1 or more"),
+        ({"on_error": "ignore"}, "'ignore' is no on_error", '"null"'),
+        ({"part_of": 3}, "part_of takes a function, not int", "Remote.fetch"),
+    ],
+)
+def test_an_option_that_means_nothing_is_refused(options: Any, message: str, hint: str) -> None:
+    found = error(lambda: cep.Remote.fetch(fetch, **({"value_type": "double"} | options)))
+    assert message in found.message
+    assert hint in str(found.hint)
+
+
+def test_times_are_texts_durations_or_seconds() -> None:
+    for given in ("1500 milliseconds", timedelta(milliseconds=1500), 1.5):
+        source: Any = cep.Remote.fetch(fetch, "double", timeout=given).source  # type: ignore[arg-type]
+        assert source.patience.timeout == 1.5
+
+
+def test_what_cannot_travel_is_named_before_any_job() -> None:
+    connection = threading.Lock()
+
+    def asks(keys: list[Any]) -> dict[Any, Any]:
+        with connection:
+            return {}
+
+    found = error(lambda: cep.Remote.fetch(asks, "double"))
+    assert found.message == (
+        "fn cannot travel to the workers: connection (a lock) cannot be pickled"
+    )
+    assert "inside the function" in str(found.hint)
+
+
+def test_nothing_of_a_function_is_in_the_repr() -> None:
+    secret = "hunter2"
+    remote = cep.Remote.fetch(lambda keys: {k: secret for k in keys}, "double")
+    assert repr(remote) == "cep.Remote fetched by <lambda> giving double"
+    assert secret not in repr(remote.source)
+
+
+# ---- caches ------------------------------------------------------------------------------------
+
+
+def test_sizes_of_caches_are_texts_or_bytes() -> None:
+    assert cep.cache.lru("1.5 KB").capacity == 1536
+    assert cep.cache.lru(10).capacity == 10
+    found = cep.cache.cost_based("2gib", fetch_weight=1, cache_weight=0)
+    assert found == Caching("cost", 2 << 30, 1.0, 0.0)
+    for size in ("", "0 MB", "-1", "64 parsecs", 0, True, 1.5, None):
+        assert "is no size of a cache" in error(lambda size=size: cep.cache.lru(size)).message
+    found_ = error(lambda: cep.cache.cost_based(fetch_weight=1.5))
+    assert "fetch_weight is 1.5" in found_.message
+
+
+# ---- remotes= ----------------------------------------------------------------------------------
+
+
+def test_remotes_are_sources_by_names_that_differ() -> None:
+    remote = cep.Remote.fetch(fetch, "double")
+    assert check_remotes({"limits": remote}) == {"limits": remote}
+    assert check_remotes(None) == {}
+    for wrong, message in (
+        ([remote], "takes a dict"),
+        ({"a b": remote}, "'a b' is no name"),
+        ({3: remote}, "3 is no name"),
+        ({"a": fetch}, "the remote 'a' is a function"),
+        ({"a": remote, "A": remote}, "'a' and 'A' have one name"),
+    ):
+        assert message in error(lambda wrong=wrong: check_remotes(wrong)).message
+
+
+def test_a_source_that_nothing_asks_is_a_slip() -> None:
+    remote = cep.Remote.fetch(fetch, "double")
+    given = {"limits": remote, "places": remote}
+    check_used(given, ["a.x > remote('LIMITS', a.k)", "remote( 'places' , a.k) = 1", None])
+    found = error(lambda: check_used(given, ["a.x > remote('limits', a.k)", "'remote' = 'places'"]))
+    assert "looks anything up in the remote 'places'" in found.message
+    check_used(given, ["a.x > remote(a.k)"])
+
+
+def test_sql_hands_on_the_sources_that_a_clause_names() -> None:
+    remote = cep.Remote.fetch(fetch, "double")
+    given = {"limits": remote, "places": remote}
+    pattern = cep.seq("a", "b").where("a.x > remote('limits', a.k)")
+    assert used_of(given, pattern, {"measures": {"p": "remote('Places', a.k)"}}) == given
+    assert used_of(given, pattern, {}) == {"limits": remote}
+    rows = cep.row_pattern("a b", define={"b": "remote('places', k) = 1"})
+    assert used_of(given, rows, {"measures": None}) == {"places": remote}
+    assert used_of(given, cep.seq("a"), {}) is None
+
+
+# ---- the choice --------------------------------------------------------------------------------
+
+
+def test_auto_postpones_only_where_conditions_may_wait() -> None:
+    greedy = decided("auto", None, "any", "reuse")
+    assert (greedy.strategy, greedy.caching.policy) == ("hybrid", "lru")
+    for selection, consumption in (("next", "reuse"), ("strict", "reuse"), ("any", "consume")):
+        found = decided("auto", None, selection, consumption)  # type: ignore[arg-type]
+        assert (found.strategy, found.caching.policy) == ("prefetch", "cost")
+
+
+@pytest.mark.parametrize(
+    ("wish", "instead"), [("lazy", "cached"), ("post", "cached"), ("hybrid", "prefetch")]
+)
+def test_what_would_postpone_does_without_where_rows_are_taken_at_once(
+    wish: Any, instead: str
+) -> None:
+    assert decided(wish, None, "any", "reuse").why == "as asked for"
+    found = decided(wish, None, "strict", "reuse")
+    assert found.strategy == instead
+    assert found.why == f"{instead}, not {wish}: strict decides on each row at once"
+
+
+def test_a_cache_that_was_asked_for_stays() -> None:
+    own = cep.cache.lru("1 MB")
+    assert decided("auto", own, "next", "reuse").caching is own
+    assert outside("hybrid", own).caching is own
+
+
+def test_outside_the_engine_nothing_is_guessed() -> None:
+    assert outside("hybrid", None).strategy == "cached"
+    assert outside("blocking", None).strategy == "blocking"
