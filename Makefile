@@ -73,9 +73,13 @@ bench-rows: $(INSTALLED) java ## time the row pattern works against their floor 
 bench-streams: $(INSTALLED) java ## time the patterns on streams (10 minutes)
 	$(BIN)/python -m benchmarks.stream_patterns $(ARGS)
 
+.PHONY: bench-remotes
+bench-remotes: $(INSTALLED) java ## time the strategies for remote data, delays of 1 to 50 ms, Redis (10 minutes)
+	$(BIN)/python -m benchmarks.remote_delays $(ARGS)
+
 .PHONY: experiments
-experiments: $(INSTALLED) ## the papers' figures and plan="auto", without Spark (20 minutes)
-	@set -e; for name in lazy_nfa invariants apam auto; do $(BIN)/python -m benchmarks.$$name $(ARGS); done
+experiments: $(INSTALLED) ## the papers' figures and plan="auto", without Spark (25 minutes)
+	@set -e; for name in lazy_nfa invariants apam auto eires; do $(BIN)/python -m benchmarks.$$name $(ARGS); done
 
 .PHONY: check
 check: lint types test examples ## all that CI checks

@@ -24,14 +24,16 @@ from sqlglot import exp
 from spark_cep.compiling.compile import compile_pattern
 from spark_cep.compiling.compiled import ColumnInfo, Compiled
 from spark_cep.compiling.literals import literal
+from spark_cep.compiling.lookups import Known, Lookups, Shape
 from spark_cep.shipping.shipment import Shipment, Shipped
 from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.expressions import Constant, Type
+from spark_cep.udfs.expressions import DOUBLE, Constant, Type
 from spark_cep.udfs.program import BranchPlan, Order, Plan, Program
 
 if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
     from spark_cep.udfs.metrics import Metrics
+    from spark_cep.udfs.remotes.spec import Remote
 
 # A column of values, or an Arrow array of what only a `cep.udf` looks into, such as lists.
 Column = np.ndarray | pa.Array
@@ -71,10 +73,17 @@ class Run:
 
 
 def prepare(
-    pattern: Pattern, columns: Columns, *, order_by: str = "t", partition_by: Sequence[str] = ()
+    pattern: Pattern,
+    columns: Columns,
+    *,
+    order_by: str = "t",
+    partition_by: Sequence[str] = (),
+    remotes: Mapping[str, Remote] | None = None,
 ) -> Prepared:
-    """Compiles the pattern over the columns and makes the rows that the engine would get."""
+    """Compiles the pattern over the columns and makes the rows that the engine would get.
+    `remotes`: what it looks up while matching, each value a double."""
     shipment = Shipment(list(columns))
+    remotes = remotes or {}
     compiled = compile_pattern(
         pattern,
         [ColumnInfo(name, _type(column)) for name, column in columns.items()],
@@ -83,10 +92,12 @@ def prepare(
         typer=_NumpyTyper(columns),
         shipment=shipment,
         time_zone="UTC",
+        lookups=Lookups({name: Known(name, Shape(DOUBLE, "double")) for name in remotes}),
     )
-    if compiled.after:
-        raise NotImplementedError(f"only Spark can evaluate {compiled.after}")
+    if compiled.after or compiled.lookups:
+        raise NotImplementedError(f"only Spark can evaluate {compiled.after or compiled.lookups}")
     program = _program(compiled, shipment)
+    program = replace(program, remotes=tuple(remotes[of.remote.name] for of in compiled.remotes))
     return Prepared(program, _table(program, compiled, shipment, columns))
 
 
