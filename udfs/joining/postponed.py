@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spark_cep.udfs.expressions import remotes
 from spark_cep.udfs.joining.partials import Partials
 from spark_cep.udfs.joining.remote_needs import Needs, distinct
 from spark_cep.udfs.planning.costs import TYPICAL
@@ -116,13 +117,15 @@ class Postponed:
             return None
         if task.bound == self._walk.target and task.growing is None:
             return self._given(task)
+        if task.hurried:
+            return replace(task, hurried=False)
+        steps = (task.growing,) if task.growing is not None else route.steps(self._walk, task)
+        task = self._alive(task, steps)
         if task.growing is None:
             for condition in self._needs.ahead(task.bound):
                 reader = self._walk.reader(task.partials)
                 self._ask(reader.asked(condition, task.bound), ahead=True)
-        if task.hurried:
-            return replace(task, hurried=False)
-        return self._ready_to_go_on(task, route)
+        return self._ready_to_go_on(task, steps)
 
     def arrived(self) -> Iterator[Task] | None:
         """Tasks that need wait no longer, if there are any."""
@@ -202,10 +205,23 @@ class Postponed:
 
     # -- parking ---------------------------------------------------------------------------------
 
-    def _ready_to_go_on(self, task: Task, route: Route) -> Task | None:
+    def _alive(self, task: Task, steps: Sequence[Step]) -> Task:
+        """Without partials that no row can follow, so that nothing is fetched for them. Only where
+        something would be, and where looking takes no remote data itself."""
+        asks = self._needs.wanted(steps, task.bound).tests or self._needs.ahead(task.bound)
+        if task.growing is not None or len(steps) > 1 or not asks:
+            return task
+        (step,) = steps
+        if len(step.unit) > 1 or any(remotes(e.condition.expression) for e in step.equalities):
+            return task
+        look = self._walk.look(step, task.partials, self._walk.reader(task.partials))
+        return replace(task, partials=task.partials.take(look.counts() > 0))
+
+    def _ready_to_go_on(self, task: Task, steps: Sequence[Step]) -> Task | None:
         """The part of a task whose next step has what it needs; the rest waits."""
         partials, needs = task.partials, self._needs
-        steps = (task.growing,) if task.growing is not None else route.steps(self._walk, task)
+        if not len(partials):
+            return None
         wanted = needs.wanted(steps, task.bound)
         undecided = np.zeros(len(partials), dtype=np.bool_)
         if partials.waiting is not None:

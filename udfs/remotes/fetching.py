@@ -150,10 +150,10 @@ class Threads:
 
     def take(self) -> list[Arrival]:
         self._survive_fork()
-        if not self._arrived:
-            return []
-        with self._changed:
-            arrived, self._arrived = list(self._arrived), deque()
+        # Without the lock: a thread that holds it may not run until this one lets go of the GIL.
+        arrived = []
+        while self._arrived:
+            arrived.append(self._arrived.popleft())
         return arrived
 
     def wait(self) -> None:
