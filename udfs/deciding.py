@@ -43,9 +43,11 @@ def given_by(program: Program) -> GivenBy:
 
 
 def places_of_nots(program: Program) -> set[str]:
+    """Where the pattern has NOTs, those inside repeated groups included."""
+    bodies = [slot.body for branch in program.branches for slot in branch.slots if slot.body]
     return {
         negation.place
-        for branch in program.branches
+        for branch in (*program.branches, *bodies)
         for negations in (branch.negations, *branch.covered)
         for negation in negations
     }

@@ -104,6 +104,12 @@ def test_a_not_between_or_before_waits_for_the_watermark_to_pass_the_match() -> 
     assert when(seq(A, X, B, C).within(5), ("A1 B2 C4", 3), ("", 4)) == [0, 1]
 
 
+def test_a_not_inside_a_repeated_group_waits_for_the_watermark_too() -> None:
+    pairs = seq(seq(A, X, B).times("{1,2}")).within(5)
+    assert when(pairs, ("A1 B3", 2), ("", 3)) == [0, 1]
+    assert when(pairs, ("A1 B3", 1), ("X2", 3)) == [0, 0]
+
+
 def test_a_run_of_next_or_strict_ends_with_its_last_row_or_its_window() -> None:
     pairs = seq(A, B).within(5)
     for strategy in ("skip till next match", "strict"):
