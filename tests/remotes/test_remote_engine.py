@@ -16,11 +16,18 @@ from tests.remotes.looked_up import STRATEGIES, Looked, answer
 from tests.remotes.scripted import Scripted
 from tests.settings import in_advances, in_slices, whole
 from tests.strategies import cases
-from tests.test_differential import agree, quick_and_slow
+from tests.test_differential import QUICK, agree
 
 if TYPE_CHECKING:
     from tests.cases import Case
     from tests.reference.matcher import Match
+
+
+# The engine without remote data has longer runs of its own.
+quick_and_slow = pytest.mark.parametrize(
+    "examples",
+    [pytest.param(QUICK, id="quick"), pytest.param(700, id="slow", marks=pytest.mark.slow)],
+)
 
 
 @st.composite

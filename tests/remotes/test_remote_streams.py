@@ -51,7 +51,7 @@ def with_remotes(stream: Stream, strategies: Any, seed: int) -> Stream:
 @pytest.mark.parametrize("selection", ["any", "next"])
 @pytest.mark.parametrize(
     "examples",
-    [pytest.param(120, id="quick"), pytest.param(1000, id="slow", marks=pytest.mark.slow)],
+    [pytest.param(120, id="quick"), pytest.param(400, id="slow", marks=pytest.mark.slow)],
 )
 def test_every_trigger_gives_what_it_gives_without_remote_data(
     selection: str, examples: int
