@@ -223,6 +223,15 @@ def test_a_source_is_asked_with_keys_of_one_type() -> None:
     )
     assert "'f_limit' is asked with BIGINT here, and with STRING elsewhere" in found["message"]
     assert drawn(found) == "remote('f_limit', a.card)"
+    assert found["hint"] == "cast the key in one of the two"
+
+
+def test_a_source_is_asked_with_as_many_keys_everywhere() -> None:
+    found = problem(
+        PAIR.where("b.price > remote('f_limit', a.name)", "remote('f_limit', a.name, b.name) > 1")
+    )
+    assert "with STRING and STRING here, and with STRING elsewhere" in found["message"]
+    assert found["hint"] == "a source has one kind of key; give it all parts everywhere"
 
 
 def test_the_order_does_not_hang_on_remote_data() -> None:

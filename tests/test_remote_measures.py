@@ -89,3 +89,10 @@ def test_a_key_is_shown_in_the_text_that_the_user_wrote() -> None:
     lines = str(raised.value).splitlines()
     assert lines[2].strip() == "a.price - remote('limits', a.crad)"
     assert lines[3].index("^") == lines[2].index("crad")
+
+
+def test_in_of_an_array_is_written_as_a_function_in_measures() -> None:
+    with pytest.raises(PatternError) as caught:
+        measured(m="NOT (c.name NOT IN remote('places', a.name))")
+    assert "IN looks into an array in conditions of event patterns only" in caught.value.message
+    assert caught.value.hint == "write NOT array_contains(remote('places', a.name), c.name)"

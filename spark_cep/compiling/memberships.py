@@ -15,6 +15,7 @@ from sqlglot import TokenType, exp
 from spark_cep.compiling.remote_calls import is_remote
 
 if TYPE_CHECKING:
+    from spark_cep.compiling.problems import Problems
     from spark_cep.compiling.spans import Parsed
 
 
@@ -51,3 +52,19 @@ def memberships(parsed: Parsed, node: exp.Expr) -> Iterator[Membership]:
             negated = parsed.tokens[last + 1].token_type == TokenType.NOT
             value = parsed.tokens[first].start, parsed.tokens[last].end + 1
             yield Membership(each, negated, value, parsed.span(each)[1])
+
+
+def is_refused(parsed: Parsed, call: exp.Expr, problems: Problems) -> bool:
+    """Whether a call is looked in with IN. Measures and row patterns keep the length of their
+    texts, so there it is a problem, with what to write in its place."""
+    for each in memberships(parsed, parsed.root):
+        if any(node is call for node in each.array.walk()):
+            array, value = parsed.text_of(each.array), parsed.text_of(each.node.this)
+            problems.add(
+                f"{parsed.text_of(each.node)}: IN looks into an array in conditions of event "
+                "patterns only",
+                parsed.place(each.node),
+                hint=f"write {'NOT ' if each.negated else ''}array_contains({array}, {value})",
+            )
+            return True
+    return False

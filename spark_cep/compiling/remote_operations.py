@@ -55,11 +55,11 @@ def looked_up(
     place = lookups.place_of(known, types)
     if not isinstance(place, int):
         before, now = (" and ".join(map(name_of, each)) for each in (place, types))
-        raise TypeMismatch(
-            f"{known.name!r} is asked with {now} here, and with {before} elsewhere",
-            call.node,
-            "cast the key in one of the two",
-        )
+        hint = "cast the key in one of the two"
+        if len(place) != len(types):
+            hint = "a source has one kind of key; give it all parts everywhere"
+        message = f"{known.name!r} is asked with {now} here, and with {before} elsewhere"
+        raise TypeMismatch(message, call.node, hint)
     return RemoteCall(place, keys, shape.type, path)
 
 

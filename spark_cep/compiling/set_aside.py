@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_cep.compiling.memberships import is_refused
 from spark_cep.compiling.problems import Excerpt, Place, Problems
 from spark_cep.compiling.remote_calls import (
     RemoteText,
@@ -95,6 +96,8 @@ def _outside(
     except SyntaxProblem:
         return
     for call in remote_calls(parsed, known, problems):
+        if is_refused(parsed, call.node, problems):
+            continue
         argument = lambda_argument(call)
         if argument is None:
             yield parsed, call

@@ -33,9 +33,8 @@ def collected(
 ) -> LocalTable:
     """The table with its keys cast to `keys`; `types`: those of keys and value in the workers."""
     names = [f"k{place}" for place in range(len(keys))]
-    table = unique(remote, names)
-    asked = [F.col(n).cast(type_).alias(n) for n, type_ in zip(names, keys, strict=True)]
-    table = table.select(*asked, F.col(table.columns[-1]).alias("value"))
+    table = unique(remote, name, names, keys)
+    table = table.withColumnRenamed(table.columns[-1], "value")
     size = table.select(F.sum(F.octet_length(F.to_json(F.struct("*"))))).collect()[0][0] or 0
     if size > MOST_BYTES:
         raise PatternError(

@@ -61,7 +61,7 @@ def looked_up(
     for each in sought:
         remote = sources.remotes[each.remote]
         if remote.is_table:
-            found = joined(found, remote, each.keys, each.column)
+            found = joined(found, remote, each)
     return found
 
 
@@ -103,7 +103,15 @@ def _keys(
 
 def _type(df: DataFrame, name: str, parts: Sequence[str]) -> T.DataType:
     both = F.coalesce(*map(F.expr, parts)) if len(parts) > 1 else F.expr(parts[0])
-    own = df.select(both.alias("k")).schema.fields[0].dataType
+    asked = [F.expr(part).alias(f"k{place}") for place, part in enumerate(parts)]
+    own, *each = (field.dataType for field in df.select(both.alias("k"), *asked).schema)
+    kinds = {type_of(one).kind: one.simpleString().upper() for one in each}
+    if "string" in kinds and len(kinds.keys() - {"null"}) > 1:
+        # Spark would cast the strings, which may fail.
+        raise PatternError(
+            f"{name!r} is asked with {' and '.join(kinds.values())} in different places",
+            hint="cast the key in one of them",
+        )
     found = key_type(type_of(own))
     if found is None:
         raise PatternError(

@@ -138,7 +138,7 @@ def _join(name: str, sources: Sources) -> str:
     most = _bytes(str(sources.session.conf.get(_THRESHOLD, "10m") or "10m"))
     if most is None or most < 0:
         return f"both sides shuffled by key: {_THRESHOLD} is off"
-    table = unique(remote, [f"k{place}" for place in range(len(remote.source.key))])
+    table = unique(remote, name, [f"k{place}" for place in range(len(remote.source.key))])
     expected = size_of(table, None).bytes
     if expected is None:
         return "both sides shuffled by key, unless it turns out small: Spark cannot tell its size"

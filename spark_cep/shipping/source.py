@@ -34,13 +34,13 @@ class Source:
         return str(self.df.sparkSession.conf.get(name, default) or default)
 
     def is_on(self, name: str, default: str) -> bool:
-        return _is_on(self.df, name, default)
+        return is_on(self.df, name, default)
 
 
 def source_of(df: DataFrame) -> Source:
     """Refuses what cannot be matched: columns that no name tells apart."""
     schema = df.schema
-    case_sensitive = _is_on(df, "spark.sql.caseSensitive", "false")
+    case_sensitive = is_on(df, "spark.sql.caseSensitive", "false")
     folded = schema.names if case_sensitive else [name.casefold() for name in schema.names]
     twice = [name for name, count in Counter(folded).items() if count > 1]
     if twice:
@@ -52,6 +52,6 @@ def source_of(df: DataFrame) -> Source:
     return Source(df, columns, case_sensitive)
 
 
-def _is_on(df: DataFrame, name: str, default: str) -> bool:
+def is_on(df: DataFrame, name: str, default: str) -> bool:
     """A switch of the session, in any spelling that Spark takes."""
     return str(df.sparkSession.conf.get(name, default)).strip().lower() == "true"

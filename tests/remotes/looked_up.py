@@ -1,4 +1,5 @@
-"""Cases whose conditions read some of their columns through a remote source.
+"""Cases whose conditions read some of their columns, and of what they compute, through a remote
+source.
 
 The source gives every key itself, so answers must stay as they are, whatever the strategy, the
 order in which data comes and what a cache forgets.
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from tests.reference.matcher import Match
 
 KINDS = {"int": pa.int64(), "float": pa.float64(), "string": pa.string()}
+# Where what is computed is looked up by: keys may fail.
+COMPUTED = {"int": 0, "float": 1}
 STRATEGIES: tuple[Strategy, ...] = ("blocking", "cached", "post", "prefetch", "lazy", "hybrid")
 
 
@@ -102,6 +105,8 @@ def _swapped(node: Expression, random: Random) -> Expression:
         if is_value and node.type.kind in kinds and random.random() < 0.6:
             return RemoteCall(kinds.index(node.type.kind), (node,), node.type)
         return node
+    if isinstance(node, Call) and node.type.kind in COMPUTED and random.random() < 0.4:
+        return RemoteCall(COMPUTED[node.type.kind], (node,), node.type)
     if isinstance(node, Call | UserCall):
         return replace(node, arguments=tuple(_swapped(a, random) for a in node.arguments))
     return node

@@ -346,6 +346,19 @@ def test_garbage_in_a_whole_fails_the_whole() -> None:
         strict.wait(ids_of(strict, 20))
 
 
+def test_a_part_that_comes_by_less_than_its_full_key_is_no_part() -> None:
+    source = Source({1: {10: 100}})
+    keys = (pa.int64(), pa.int64())
+    lookup, _ = looked_up(source, keys=keys, part_of=lambda key: key[0])
+    ids = lookup.ids([pa.array([1]), pa.array([10])])
+    with pytest.raises(RemoteError, match="for key 1 a part whose key is no tuple of 2") as caught:
+        lookup.wait(ids)
+    assert caught.value.hint == "give parts by their full keys, as part_of gets them"
+    source.table = {1: {(1, 10): 100}}
+    lookup.wait(ids)
+    assert lookup.arrow(ids).to_pylist() == [100]
+
+
 def test_a_part_of_that_fails_is_told_without_its_text() -> None:
     def broken(key: int) -> int:
         raise ValueError("s3cret")

@@ -243,8 +243,9 @@ def test_an_answer_that_is_no_mapping_is_a_failure() -> None:
     source = Source()
     source.answers = [lambda keys: [1, 2]] * 9  # type: ignore[list-item, return-value]
     lookup, _ = looked_up(source, patience=patience(retries=0))
-    with pytest.raises(RemoteError, match="it gave list, not a dict from keys to values"):
+    with pytest.raises(RemoteError, match="it gave list, not a dict from keys to values") as caught:
         lookup.wait(ids_of(lookup, 1))
+    assert str(caught.value.hint).startswith("fn takes a list of keys and gives a dict")
 
 
 def test_an_error_of_the_library_is_final_and_keeps_its_hint() -> None:

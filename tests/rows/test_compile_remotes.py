@@ -73,3 +73,12 @@ def test_measures_read_columns_only_inside_navigations_and_aggregates() -> None:
     assert "".join(found["m"].split()) == "LAST(b.__cep_r0)+sum(__cep_r1)"
     assert found["n"] == texts[1][1]
     assert not problems.found
+
+
+def test_in_of_an_array_is_written_as_a_function() -> None:
+    problems = Problems()
+    pattern = row_pattern("a b", {"b": "x > 1 AND y IN remote('limits', org)"})
+    with_columns(pattern, Seeking(TYPES), problems)
+    error = problems.error()
+    assert "IN looks into an array in conditions of event patterns only" in str(error)
+    assert error.hint == "write array_contains(remote('limits', org), y)"

@@ -164,3 +164,9 @@ def test_a_variable_may_be_called_like_the_counts(spark: SparkSession) -> None:
 
 def values(rows: Iterable[Any]) -> set[Any]:
     return {tuple(row) for row in rows}
+
+
+def test_a_source_is_not_asked_with_texts_and_numbers(spark: SparkSession) -> None:
+    with pytest.raises(cep.PatternError, match="is asked with STRING and INT in different") as said:
+        measured(spark, m="remote('limits', a.org).max", n="remote('limits', a.id).max")
+    assert said.value.hint == "cast the key in one of them"

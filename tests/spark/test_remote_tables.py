@@ -109,6 +109,19 @@ def test_a_key_that_comes_twice_ends_the_query(spark: SparkSession, rows: DataFr
     assert "dropDuplicates(['k'])" in str(error.hint)
 
 
+@pytest.mark.parametrize("condition", ["remote('t', a.ts) > 1", "remote('t', a.ts + b.ts) > 1"])
+def test_keys_that_are_one_key_only_as_they_are_compared_come_twice_too(
+    spark: SparkSession, rows: DataFrame, condition: str
+) -> None:
+    pattern = PAIR.where(condition)
+    once = cep.Remote.table(spark.sql("VALUES ('3', 5), ('02', 5) AS t(k, v)"), "k", "v")
+    given = found(rows, pattern, remotes={"t": once}, measures=TIMES)
+    assert given == ([(1, 2)] if "b." in condition else [(2, 4), (2, 5), (2, 6), (2, 7)])
+    twice = cep.Remote.table(spark.sql("VALUES ('3', 5), ('03', 0) AS t(k, v)"), "k", "v")
+    with pytest.raises(Exception, match="'t' has two rows for one k, compared as BIGINT"):
+        found(rows, pattern, remotes={"t": twice})
+
+
 def test_a_looked_up_value_may_partition_the_input(rows: DataFrame, limits: cep.Remote) -> None:
     pattern = PAIR.where("remote('l', a.org).region = remote('l', b.org).region")
     given = found(rows, pattern, remotes={"l": limits}, measures=TIMES)

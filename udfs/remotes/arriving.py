@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _NOTHING = object()
 _HINT = 'see that the source answers, raise timeout or retries, or say on_error="null"'
 _HINT_TYPE = "give value_type as the source has it, or convert in the function that fetches"
+_HINT_PART = "give parts by their full keys, as part_of gets them"
 
 
 class Values:
@@ -135,6 +136,9 @@ class Values:
                 )
             else:
                 keys, parts = list(whole.keys()), list(whole.values())
+                if not all(map(self._is_key, keys)):
+                    errors[element] = self._no_key(element)
+                    continue
                 try:
                     self._arrive_whole(element, keys, parts, ended)
                 except Garbage:
@@ -142,6 +146,16 @@ class Values:
                     errors |= self._garbage(places, self._parts.intern(element, keys), parts)
         if errors:
             self._fail(errors, ended, metrics)
+
+    def _is_key(self, key: Any) -> bool:
+        """Whether it has as many parts as the keys that are asked for."""
+        count = len(self._remote.keys)
+        return count == 1 or (isinstance(key, tuple) and len(key) == count)
+
+    def _no_key(self, element: int) -> Failure:
+        whole, count = self._parts.keys(np.array([element]))[0], len(self._remote.keys)
+        text = f"gave for key {whole!r} a part whose key is no tuple of {count}"
+        return Failure(f"remote {self._remote.name!r} {text}", _HINT_PART)
 
     def _arrive_whole(self, element: int, keys: list[Any], parts: list[Any], ended: float) -> None:
         rows = self.store.put(parts)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 # Longer than between two blocks; starting a thread costs about 0.1 ms.
 IDLE_S: Final = 2.0
 _LONGEST_TEXT: Final = 300
+_HINT: Final = (
+    "fn takes a list of keys and gives a dict, {key: value}, without keys it does not know"
+)
 
 
 class Fetching(Protocol):
@@ -242,7 +245,7 @@ def asked(remote: Remote, keys: list[Any]) -> Mapping[Any, Any] | Failure:
         return Failure(_told(remote, error), error.hint, is_final=True)
     except BaseException as error:  # whatever it is must end as a RemoteError
         return Failure(_told(remote, error))
-    return Failure(f"it gave {type(answer).__name__}, not a dict from keys to values")
+    return Failure(f"it gave {type(answer).__name__}, not a dict from keys to values", _HINT)
 
 
 def _told(remote: Remote, error: BaseException) -> str:

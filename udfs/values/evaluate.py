@@ -74,8 +74,10 @@ def evaluate(expression: Expression, read: Read, columns: Columns, tally: Tally)
 
 
 def ids_in(node: RemoteCall, read: Read, columns: Columns, tally: Tally) -> Array:
-    """What a remote source knows the keys of a call by."""
-    return _Walk(read, columns, tally).ids(node)
+    """What a remote source knows the keys of a call by, wherever they will be asked for. A key
+    that fails is none; it counts when the condition itself is evaluated."""
+    with np.errstate(all="ignore"), tally.unnoticed():
+        return _Walk(read, columns, tally).ids(node, everywhere)
 
 
 def holds(expression: Expression, read: Read, columns: Columns, tally: Tally) -> Array:
@@ -100,7 +102,7 @@ class _Walk:
         if isinstance(node, Call):
             return self._call(node, active)
         if isinstance(node, RemoteCall):
-            return remote_value(node, self.ids(node), self._columns, self._tally)
+            return remote_value(node, self.ids(node, active), self._columns, self._tally)
         if isinstance(node, Member):
             return self._member(node, active)
         raise CepError(f"the engine cannot evaluate {type(node).__name__}")
@@ -121,15 +123,15 @@ class _Walk:
             return _NUMERIC[node.name](operation, *arguments)
         raise CepError(f"the engine does not know the operation {node.name}")
 
-    def ids(self, node: RemoteCall) -> Array:
+    def ids(self, node: RemoteCall, active: Active) -> Array:
         """What remote keys are known by."""
-        value = lambda argument: self.value(argument, everywhere)  # noqa: E731
+        value = lambda argument: self.value(argument, active)  # noqa: E731
         return ids_of(node, self._read, value, self._columns, self._tally)
 
     def _member(self, node: Member, active: Active) -> Vector:
         value = self.value(node.value, active)
         if isinstance(node.array, RemoteCall):
-            ids = self.ids(node.array)
+            ids = self.ids(node.array, active)
             return remote_member(node, ids, value, self._columns, self._tally)
         return shipped_member(node, self.value(node.array, active), value, self._columns)
 

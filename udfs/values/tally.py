@@ -8,7 +8,8 @@ taken, the right side of an AND whose left side does not decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,16 @@ class Tally:
         """What failed since the last call, for whoever evaluates over another shape."""
         failed, self._failed = self._failed, []
         return failed
+
+    @contextmanager
+    def unnoticed(self) -> Iterator[None]:
+        """What fails within counts later, when it is evaluated for good."""
+        errors, failed = self.errors, self._failed
+        self._failed = []
+        try:
+            yield
+        finally:
+            self.errors, self._failed = errors, failed
 
     def note(self, failed: Array) -> None:
         """Failures that were counted when they happened, for the condition evaluated now."""

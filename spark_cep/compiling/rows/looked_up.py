@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from spark_cep.compiling.memberships import is_refused
 from spark_cep.compiling.names import columns_of, parts_of
 from spark_cep.compiling.problems import Excerpt, Problems
 from spark_cep.compiling.remote_calls import (
@@ -129,6 +130,8 @@ def _replaced(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _edit(text: _Text, call: RemoteText) -> tuple[int, int, str] | None:
+    if is_refused(text.calls.parsed, call.node, text.problems):
+        return None
     argument = lambda_argument(call)
     if argument is not None:
         text.problems.add(
