@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
     from spark_cep.remotes.remote import Remote
     from spark_cep.row_patterns import RowPattern, row_pattern
+    from spark_cep.shedding.shed import Shed
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
 
@@ -42,6 +43,7 @@ _HOMES = {
     "Remote": "remotes.remote",
     "RemoteError": "errors",
     "RowPattern": "row_patterns",
+    "Shed": "shedding.shed",
     "Statistics": "statistics",
     "adapt": None,
     "all_of": "pattern",
@@ -74,6 +76,7 @@ __all__ = [
     "Remote",
     "RemoteError",
     "RowPattern",
+    "Shed",
     "Statistics",
     "adapt",
     "all_of",

@@ -17,12 +17,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_cep.answering.answer import worker_schema
 from spark_cep.answering.project import Found, projected
-from spark_cep.explaining.metering import Observed, noticed, observed
+from spark_cep.explaining.metering import Observed, counted_shed, noticed, observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.report import report, title
 from spark_cep.explaining.stream_report import of_stream
 from spark_cep.options import Asked, check_options, check_pattern, check_row_options
-from spark_cep.planned import planned
+from spark_cep.planned import planned, program_of
 from spark_cep.planning.buckets import size_of
 from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
 from spark_cep.planning.slices import slicing
@@ -31,6 +31,10 @@ from spark_cep.remotes.places import columns_of_events, of_events, with_remotes
 from spark_cep.remotes.stage import Counts
 from spark_cep.row_match import matched_rows
 from spark_cep.row_patterns import RowPattern
+from spark_cep.shedding.batch import Shedding, counts_of, decided, shed_rows
+from spark_cep.shedding.looked import measured_recall
+from spark_cep.shedding.shed import check_can_shed
+from spark_cep.shedding.told import with_shedding
 from spark_cep.shipped import Shipping, shipped
 from spark_cep.shipping import prepare
 from spark_cep.shipping.source import Source, source_of
@@ -106,6 +110,9 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
     number = new_number()
     counts = Counts(partial(told, number=number)) if source.is_streaming else None
     masked = _rows(source, shipping, counts)
+    shedding = _shedding(source, masked, shipping, asked)
+    if shedding is not None:
+        masked = shed_rows(masked, shedding)
     program, choice, sample = planned(source, masked, shipping, asked)
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     if source.is_streaming:
@@ -119,17 +126,20 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
         program,
         shipping.answer.output,
         to_arrow_schema(schema, timezone="UTC"),
-        title(asked.pattern, compiled, choice, number),
+        title(asked.pattern, compiled, (choice, shedding), number),
     )
 
     def made() -> tuple[DataFrame, Observed]:
         # An observation counts once, so what is measured anew needs a new one.
-        both = Observed(Observation(), Observation() if fetches(compiled) else None)
+        both = Observed(
+            Observation(),
+            Observation() if fetches(compiled) else None,
+            Observation() if shedding is not None and shedding.kinds else None,
+        )
         rows = df
-        if both.before is not None:
+        if both.before is not None or both.shed is not None:
             # Not those of the sample, which an observation would take for the query's.
-            counts = Counts(partial(noticed, observation=both.before))
-            rows = _rows(source, shipping, counts)
+            rows = _observed_rows(source, shipping, shedding, both)
             again = prepare.select(prepare.filtered(rows, compiled), sent)
             rows, _, _ = _dealt(again.df, shipping, chosen)
         counted = partial(observed, observation=both.answer)
@@ -145,7 +155,40 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
     )
     places = of_events(compiled, shipping.answer.sought, shipping.sources)
     plan = with_remotes(plan, shipping.sources, places, columns_of_events(compiled))
-    return remember(answer, Record(number, plan, observation, chosen.buckets, made))
+    if shedding is not None:
+        plan = with_shedding(plan, shedding, compiled)
+    recall = None
+    if shedding is not None and shedding.kinds:
+        recall = partial(measured_recall, shedding.looked, shedding.kinds)
+    return remember(answer, Record(number, plan, observation, chosen.buckets, made, recall))
+
+
+def _shedding(
+    source: Source, masked: DataFrame, shipping: Shipping, asked: Asked
+) -> Shedding | None:
+    """Which rows stay, where a batch is to be shed."""
+    if asked.options.shed is None:
+        return None
+    check_can_shed(shipping.compiled)
+    if source.is_streaming:
+        return None
+    return decided(source, masked, shipping, program_of(asked, shipping), asked.options.shed)
+
+
+def _observed_rows(
+    source: Source, shipping: Shipping, shedding: Shedding | None, observed_: Observed
+) -> DataFrame:
+    """The rows once more, lookups and dropped rows counted."""
+    compiled = shipping.compiled
+    counts = None
+    if observed_.before is not None:
+        counts = Counts(partial(noticed, observation=observed_.before))
+    rows = _rows(source, shipping, counts)
+    if shedding is None or observed_.shed is None:
+        return rows if shedding is None else shed_rows(rows, shedding)
+    shed = counts_of(compiled.variables)
+    counted = partial(counted_shed, counts=shed, observation=observed_.shed)
+    return shed_rows(rows, shedding, counted)
 
 
 def _streamed(
@@ -170,7 +213,7 @@ def _streamed(
     found = stream.matched(
         prepared.df.select("*", bucket),
         stream.Streamed(program, output, known_by, schema, count),
-        title(asked.pattern, compiled, choice, number),
+        title(asked.pattern, compiled, (choice, None), number),
     )
     answer = projected(
         Found(found, partial(counted, number=number), shipping.sources),

@@ -14,6 +14,7 @@ from spark_cep.errors import PatternError, PlanError
 from spark_cep.pattern import Pattern
 from spark_cep.plans import RowPlan, Wish, row_plan, wish
 from spark_cep.remotes.given import check_remotes
+from spark_cep.shedding.shed import Shed, check_shed
 from spark_cep.statistics import Statistics
 from spark_cep.udfs.program import Adaptation, Limits
 
@@ -36,6 +37,7 @@ class Options:
     limits: Limits
     adaptation: Adaptation
     remotes: Mapping[str, Remote] = field(default_factory=dict)
+    shed: Shed | None = None
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,15 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     statistics: object,
     limits: object,
     adapt: object,
-    remotes: object = None,
-    **unavailable: object,
+    after_match: object,
+    remotes: object,
+    shed: object,
 ) -> Options:
-    """Options as the rest of the library wants them; `unavailable` must have their defaults."""
-    for name, value in unavailable.items():
-        _refuse_unless_default(name, value)
+    """Options as the rest of the library wants them."""
+    if after_match is not None:
+        raise PatternError(
+            "after_match= is for row patterns", hint="event patterns have .consumption(...)"
+        )
     if statistics is not None and not isinstance(statistics, Statistics):
         raise PlanError(
             f"statistics takes cep.Statistics, not {type(statistics).__name__}",
@@ -99,6 +104,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
         _limits(limits),
         adaptation(adapt),
         check_remotes(remotes),
+        check_shed(shed),
     )
 
 
@@ -110,12 +116,16 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     limits: object,
     plan: object,
     statistics: object,
-    remotes: object = None,
-    **unavailable: object,
+    remotes: object,
+    shed: object,
 ) -> RowOptions:
     """The same for a row pattern."""
-    for name, value in unavailable.items():
-        _refuse_unless_default(name, value)
+    if shed is not None:
+        raise PlanError(
+            "shed= is for event patterns under skip till any match: without a row, a row pattern "
+            "would match other rows",
+            hint="leave it out; limits=cep.Limits(backtracking_steps=...) bounds the work",
+        )
     if statistics is not None:
         raise PlanError(
             "statistics= is for event patterns",
@@ -192,16 +202,3 @@ def _texts(measures: object) -> tuple[tuple[str, str], ...]:
                 f"the measure {name!r} is a {type(text).__name__}, not Spark SQL text", hint=hint
             )
     return tuple(measures.items())
-
-
-def _refuse_unless_default(name: str, value: Any) -> None:
-    if value is None:
-        return
-    if name == "after_match":
-        raise PatternError(
-            "after_match= is for row patterns", hint="event patterns have .consumption(...)"
-        )
-    hints = {
-        "shed": "bound the work with .within(...) and limits=cep.Limits(...)",
-    }
-    raise PatternError(f"{name}= is not available yet", hint=hints.get(name))

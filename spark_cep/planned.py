@@ -41,7 +41,7 @@ def planned(
     if options.statistics is not None:
         check_statistics(options.statistics, compiled.variables)
     check_wish(options.wish, compiled.variables, compiled.branches)
-    program = _program(asked, shipping)
+    program = program_of(asked, shipping)
     found = _sampled(source, masked, shipping, program, asked)
     facts = _facts(asked, compiled, found)
     choice = choose(replace(facts, in_batch=not source.is_streaming))
@@ -79,6 +79,8 @@ def _sampled(
     said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
     # What a remote source is cannot be compared either.
     known = not (_has_columns(shipped, compiled) or compiled.lookups or compiled.remotes)
+    # Of rows that were shed a sample is one of what is left.
+    known = known and options.shed is None
     key = repr(said) if known else None
     return look(
         source.df, key, lambda: prepare.some(masked.limit(ROWS), shipping.shipment, places), program
@@ -107,7 +109,7 @@ def _facts(asked: Asked, compiled: Compiled, sample: Sample | NoSample) -> Facts
     return facts if statistics is None else with_statistics(facts, statistics)
 
 
-def _program(asked: Asked, shipping: Shipping) -> Program:
+def program_of(asked: Asked, shipping: Shipping) -> Program:
     """All but how it is run."""
     compiled = shipping.compiled
     return Program(

@@ -50,7 +50,7 @@ def window_of(within: Within, time: Type) -> Window:
         return _of_events(within.events)
     duration = within.duration
     if time.kind in TIMES:
-        size_us = _microseconds(duration)
+        size_us = microseconds(duration)
         _check_positive(size_us, duration)
         unit_us = UNITS_US["day"] if time.kind == "date" else 1
         return Window("time", math.floor(min(size_us, _ALL_TIME_US) / unit_us))
@@ -97,7 +97,8 @@ def _in_numbers(duration: object, time: Type) -> int | float:
     return math.floor(size.scaleb(time.scale if time.kind == "decimal" else 0))
 
 
-def _microseconds(duration: object) -> Decimal:
+def microseconds(duration: object) -> Decimal:
+    """A duration as text or timedelta; raises PatternError, which speaks of WITHIN."""
     if isinstance(duration, timedelta):
         return Decimal(duration // timedelta(microseconds=1))
     if isinstance(duration, bool) or not isinstance(duration, str):

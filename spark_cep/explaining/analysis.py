@@ -28,11 +28,13 @@ _WAIT_SECONDS = 10.0
 @dataclass(frozen=True)
 class Analysis:
     """`counts` of a whole answer unless they say that they are not `complete`. `seconds`: how long
-    the query ran; None: it had run before."""
+    the query ran; None: it had run before. `recall`: of a sample's matches, all of them and those
+    that shedding leaves."""
 
     facts: Facts
     counts: Counts
     seconds: float | None
+    recall: tuple[int, int] | None = None
 
 
 def analyses(df: DataFrame) -> list[Analysis]:
@@ -51,8 +53,9 @@ def _analysis(df: DataFrame, record: Record) -> Analysis:
     facts = record.plan.facts
     answer, observation = (df, observation_of(record)) if record.rerun is None else record.rerun()
     counts = read(observation, record.buckets)
+    recall = None if record.recall is None else record.recall()
     if counts is not None:
-        return Analysis(facts, counts, None)
+        return Analysis(facts, counts, None, recall)
     seconds = _run(answer)
     counts = read(observation, record.buckets, wait_seconds=_WAIT_SECONDS)
     if counts is None:
@@ -60,7 +63,7 @@ def _analysis(df: DataFrame, record: Record) -> Analysis:
             "Spark ran the query without the engine, so nothing was counted",
             hint="its optimizer does that where it sees that the input is empty",
         )
-    return Analysis(facts, counts, seconds)
+    return Analysis(facts, counts, seconds, recall)
 
 
 def _run(df: DataFrame) -> float:

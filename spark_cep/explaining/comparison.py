@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.explaining import figures
 from spark_cep.explaining.planned import branches, rates, selectivities, title, unit
 from spark_cep.explaining.remotes import counted
+from spark_cep.explaining.shedding import measured
 from spark_cep.explaining.sketch import clipped
 from spark_cep.explaining.text import line
 
@@ -194,6 +195,10 @@ def comparison(analysis: Analysis) -> Iterator[str]:
     if counts.get("remotes"):
         yield "Remote data"
         yield from (line(name, said) for name, said in counted(counts["remotes"]))
+    if facts.get("shedding"):
+        yield "Shedding"
+        shed = measured(facts["shedding"], counts.get("shed", {}), analysis.recall)
+        yield from (line(name, said) for name, said in shed)
 
 
 def _ran(analysis: Analysis) -> str:

@@ -8,7 +8,7 @@ largest, swaps stand one after another in the order of their event times.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spark_cep.udfs.output import METRICS, PEAKS, TOTALS
@@ -40,6 +40,7 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
         if name not in numbers and any(name in each for each in every):
             numbers[name] = sum(int(each.get(name, 0)) for each in every)
     remotes = _remotes([each.get("remotes", {}) for each in every])
+    shed = _added([each.get("shed", {}) for each in every])
     candidates = _added([_paired(each.get("candidates", {})) for each in every])
     return {
         **numbers,
@@ -51,6 +52,7 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
             key=lambda swap: _moment(str(swap.get("event_time", ""))),
         ),
         **({"remotes": remotes} if remotes else {}),
+        **({"shed": shed} if shed else {}),
     }
 
 
@@ -58,10 +60,16 @@ def shown(counts: Counts, *, of_rows: bool = False) -> dict[str, Any]:
     """What `cep.metrics` gives, of merged counts. `of_rows`: of row patterns only."""
     rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
     remotes = {"remotes": counts["remotes"]} if "remotes" in counts else {}
+    shed = {"shed": _kept_and_dropped(counts["shed"])} if "shed" in counts else {}
     if of_rows:
         return {**rows, **remotes}
     numbers = {name: int(counts[name]) for name in (*METRICS, *TOTALS)}
-    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **remotes}
+    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **remotes, **shed}
+
+
+def _kept_and_dropped(shed: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:
+    """By variable."""
+    return {name: {"kept": kept, "dropped": dropped} for name, (kept, dropped) in shed.items()}
 
 
 def _remotes(counts: Iterable[Mapping[str, Counts]]) -> dict[str, dict[str, Any]]:

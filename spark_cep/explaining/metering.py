@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from spark_cep.errors import CepError
 from spark_cep.explaining.counts import from_text, merged, shown
 from spark_cep.explaining.records import Record, records_of
+from spark_cep.explaining.shedding import recall_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,25 +40,33 @@ def metrics(df: DataFrame) -> dict[str, Any]:
     found = [details(record) for record in records]
     of_rows = all(record.plan.facts.get("kind") == "row pattern" for record in records)
     numbers = shown(merged(found), of_rows=of_rows)
-    return {**numbers, "complete": all(each["complete"] for each in found)}
+    recalls = [r for record in records if (r := recall_of(record.plan.facts)) is not None]
+    estimated = {"estimated_recall": min(recalls)} if recalls else {}
+    return {**numbers, **estimated, "complete": all(each["complete"] for each in found)}
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What an answer's counts are read from. `before`: those of lookups before matching."""
+    """What an answer's counts are read from. `before`: those of lookups before matching. `shed`:
+    of the rows that stay and go before it."""
 
     answer: Observation
     before: Observation | None = None
+    shed: Observation | None = None
 
     def __iter__(self) -> Iterator[Observation]:
         yield self.answer
-        if self.before is not None:
-            yield self.before
+        yield from (each for each in (self.before, self.shed) if each is not None)
 
 
 def noticed(df: DataFrame, observation: Observation | str) -> DataFrame:
     """`df`, the counts beside whose rows the observation receives."""
     return df.observe(observation, F.expr("collect_list(metrics)").alias("buckets"))
+
+
+def counted_shed(df: DataFrame, counts: Column, observation: Observation) -> DataFrame:
+    """`df`, the observation of whose rows receives `counts`, in a list of one."""
+    return df.observe(observation, F.array(counts).alias("buckets"))
 
 
 def observed(df: DataFrame, observation: Observation) -> DataFrame:

@@ -37,13 +37,15 @@ _HINT = "give the DataFrame that match_pattern returned, or one derived from it"
 class Record:
     """One answer. `observation` receives its metrics when the first action has run; a stream's
     metrics are its query's, and it has none. `rerun` makes the answer once more, with an
-    observation of its own that is still empty."""
+    observation of its own that is still empty. `recall`, of rows that were shed: matches of a
+    sample, all of them and those that shedding leaves."""
 
     number: int
     plan: MatchPlan
     observation: Observed | None
     buckets: int
     rerun: Callable[[], tuple[DataFrame, Observed]] | None = None
+    recall: Callable[[], tuple[int, int] | None] | None = None
 
 
 def new_number() -> int:
@@ -55,7 +57,7 @@ def remember(df: DataFrame, record: Record) -> DataFrame:
     _records[record.number] = record
     old = _records.get(record.number - REPEATABLE)
     if old is not None:
-        _records[old.number] = replace(old, rerun=None)
+        _records[old.number] = replace(old, rerun=None, recall=None)
     while len(_records) > REMEMBERED:
         del _records[next(iter(_records))]
     setattr(df, _ATTRIBUTE, record)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.explaining.explanation import MatchPlan, pattern_parts, pattern_text, window_text
 from spark_cep.explaining.figures import amount
 from spark_cep.planning.expected import planned
+from spark_cep.shedding.told import flag
 from spark_cep.shipping.prepare import drops_rows
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
     from spark_cep.planning.choice import Choice
     from spark_cep.planning.layout import Layout
+    from spark_cep.shedding.batch import Shedding
     from spark_cep.shipping.shipment import Shipment
     from spark_cep.udfs.program import Program, Variable
 
@@ -33,9 +35,12 @@ _STRATEGIES = {
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 
 
-def title(pattern: Pattern, compiled: Compiled, choice: Choice, number: int) -> str:
-    """The name that Spark shows: plan, order, window, estimate with the runner-up's, strategy
-    and the answer's number."""
+def title(
+    pattern: Pattern, compiled: Compiled, decided: tuple[Choice, Shedding | None], number: int
+) -> str:
+    """The name that Spark shows: plan, order, window, estimate with the runner-up's, strategy,
+    what was shed, and the answer's number."""
+    choice, shedding = decided
     within = window_text(pattern.window)
     shown = "" if choice.shown == choice.plan.kind else f" {choice.shown}"
     parts = [
@@ -43,6 +48,7 @@ def title(pattern: Pattern, compiled: Compiled, choice: Choice, number: int) -> 
         *([f"within {within}"] if within else []),
         *_estimate(choice),
         compiled.strategy,
+        *([] if shedding is None or not shedding.kinds else [flag(shedding)]),
     ]
     return f"match_pattern[{', '.join(parts)}  #{number}]"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spark_cep.explaining import figures
 from spark_cep.explaining.planned import title, unit
 from spark_cep.explaining.remotes import remote_rows
+from spark_cep.explaining.shedding import shed_rows
 
 if TYPE_CHECKING:
     from spark_cep.explaining.planned import Facts
@@ -32,12 +33,13 @@ def summary(facts: Facts) -> Section:
 
 def run_where(facts: Facts) -> tuple[Section, ...]:
     """What runs before the engine, in it, and after it; and what is looked up elsewhere."""
-    remotes = facts.get("remotes") or []
+    remotes, shedding = facts.get("remotes") or [], facts.get("shedding")
     return (
         Section("Before, in Spark", tuple(_before(facts))),
         Section("Engine", tuple(_engine(facts))),
         Section("After, in Spark", tuple(_after(facts))),
         *([Section("Remote data", tuple(remote_rows(remotes)))] if remotes else []),
+        *([Section("Shedding", tuple(shed_rows(shedding)))] if shedding else []),
     )
 
 

@@ -113,19 +113,22 @@ def look(
 
 
 def _sample(program: Program, table: pa.Table) -> Sample:
-    """`table` has the needed columns only; the others are not looked at."""
-    columns = [
-        table.column(name) if name in table.column_names else pa.nulls(table.num_rows)
-        for name in program.columns
-    ]
-    whole = pa.table(dict(zip(program.columns, columns, strict=True)))
-    whole = without_null_times(program, whole)
+    whole = without_null_times(program, with_all_columns(program, table))
     # A lost condition changes speed only, and the sample is not the place to fail for it.
     with np.errstate(all="ignore"):
         estimates = estimates_of(program, whole)
     partition = Events(program, whole).partition
     largest = int((partition.end - partition.start).max()) if whole.num_rows else 0
     return Sample(table.num_rows, table.num_rows < ROWS, largest, _per_million(estimates, table))
+
+
+def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
+    """`table` has the needed columns only; the others are not looked at."""
+    columns = [
+        table.column(name) if name in table.column_names else pa.nulls(table.num_rows)
+        for name in program.columns
+    ]
+    return pa.table(dict(zip(program.columns, columns, strict=True)))
 
 
 def _per_million(estimates: Estimates | None, table: pa.Table) -> Estimates | None:

@@ -46,7 +46,7 @@ class Slicing:
 
     def home(self, time: str) -> str:
         """The slice that a row belongs to, a bigint."""
-        return self._slice(self._coordinate(time))
+        return self._slice(coordinate(self.type, time))
 
     def slices(self, time: str) -> str:
         """All slices that need the row, as an array; [NULL] where the time is NULL.
@@ -55,22 +55,11 @@ class Slicing:
         >>> Slicing(Type("int"), 10, back=False).home("c1")
         '(CAST(c1 AS BIGINT)) DIV 160L'
         """
-        at = self._coordinate(time)
+        at = coordinate(self.type, time)
         first = self._slice(self._moved(at, "subtract") if self.back else at)
         last = self._slice(self._moved(at, "add"))
         # NULL < ... is not TRUE: a row without a time goes to the slice NULL.
         return f"CASE WHEN {first} < {last} THEN sequence({first}, {last}) ELSE array({first}) END"
-
-    def _coordinate(self, time: str) -> str:
-        """Event time as a number that never decreases with it: bigint or double."""
-        kind = self.type.kind
-        if kind == "timestamp":
-            return f"unix_micros({time})"
-        if kind == "timestamp_ntz":
-            return f"({time} - TIMESTAMP_NTZ '1970-01-01') DIV INTERVAL '0.000001' SECOND"
-        if kind == "date":
-            return f"CAST(unix_date({time}) AS BIGINT)"
-        return f"CAST({time} AS {'BIGINT' if kind == 'int' else 'DOUBLE'})"
 
     def _slice(self, at: str) -> str:
         if self.type.kind in _INTEGERS:
@@ -90,6 +79,17 @@ class Slicing:
         # A difference that rounds to w may be a little more than w.
         sign = "+" if how == "add" else "-"
         return f"{at} {sign} ({self.window!r}D * 1.000000001D + abs({at}) * 1e-15D)"
+
+
+def coordinate(type_: Type, time: str) -> str:
+    """Event time as a number that never decreases with it: SQL text of a bigint or double."""
+    if type_.kind == "timestamp":
+        return f"unix_micros({time})"
+    if type_.kind == "timestamp_ntz":
+        return f"({time} - TIMESTAMP_NTZ '1970-01-01') DIV INTERVAL '0.000001' SECOND"
+    if type_.kind == "date":
+        return f"CAST(unix_date({time}) AS BIGINT)"
+    return f"CAST({time} AS {'BIGINT' if type_.kind == 'int' else 'DOUBLE'})"
 
 
 def slicing(

@@ -94,7 +94,7 @@ def without_time(time: Column, type_: Type) -> Column:
 def select(df: DataFrame, shipment: Shipment) -> Prepared:
     """The shipped columns, carriers in place of the types that cannot travel."""
     columns = [
-        _shipped(each).alias(name)
+        computed(each).alias(name)
         for each, name in zip(shipment.shipped, shipment.names(), strict=True)
     ]
     chosen = df.select(*columns)
@@ -111,7 +111,8 @@ def some(df: DataFrame, shipment: Shipment, places: Sequence[int]) -> DataFrame:
     return chosen.select(*[shipment.names()[place] for place in places])
 
 
-def _shipped(each: Shipped) -> Column:
+def computed(each: Shipped) -> Column:
+    """A shipped column over rows with their mask."""
     if each.role == "mask":
         return F.col(MASK)
     column = _column(each.expression)

@@ -1,0 +1,100 @@
+"""What is told of shedding: what was asked, what stays and why, and what that loses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spark_cep.udfs.shedding.quota import NONE
+from spark_cep.udfs.shedding.utility import LEVELS
+
+# Kinds of rows shown one by one.
+_SHOWN = 12
+
+
+def recall_of(facts: Mapping[str, Any]) -> float | None:
+    """The recall that is expected of a batch; None where nothing was asked to be shed."""
+    found: float | None = (facts.get("shedding") or {}).get("estimated_recall")
+    return found
+
+
+# ---- explain -----------------------------------------------------------------------------------
+
+
+def shed_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """As rows of a section."""
+    if "stream" in facts:
+        yield from _of_stream(facts)
+        return
+    yield "asked", f"{facts['asked']}, by {facts['policy']}"
+    if facts["share"] >= 1:
+        yield "stays", f"all of it: {facts['reason']}"
+        return
+    yield "stays", f"{percent(facts['share'])}: {facts['reason']}"
+    yield "recall", f"≈ {percent(facts['estimated_recall'])} of the matches, estimated on a sample"
+    for kind in facts["kinds"][:_SHOWN]:
+        yield f"{', '.join(kind['variables'])}:", _kept(kind)
+    more = len(facts["kinds"]) - _SHOWN
+    if more > 0:
+        yield "", f"and {more} other kinds of rows"
+    for place, each in enumerate(facts["utility"]):
+        yield ("" if place else "by"), _table(each)
+    if facts["never"]:
+        yield "never", f"rows that NOT {', NOT '.join(facts['never'])} could need"
+
+
+def _of_stream(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "asked", f"{facts['asked']}, by {facts['policy']}"
+    yield "when", str(facts["stream"])
+    if facts["never"]:
+        yield "never", f"rows that NOT {', NOT '.join(facts['never'])} could need"
+
+
+def _kept(kind: Mapping[str, Any]) -> str:
+    if kind["threshold"] >= NONE:
+        return f"none of {kind['rows']:,} rows"
+    if kind["kept"] >= kind["rows"]:
+        return f"all {kind['rows']:,} rows"
+    level = f"from level {kind['threshold']:,.1f} of {LEVELS:,}"
+    return f"{kind['kept']:,} of {kind['rows']:,} rows, {level}"
+
+
+def _table(each: Mapping[str, Any]) -> str:
+    shares = f"{each['least']:.2g} to {each['most']:.2g}, {each['mean']:.2g} on average"
+    by_key = ", by key" if each["by_key"] else ""
+    return f"{each['variable']} passes {each['condition']}: {shares}{by_key}"
+
+
+def percent(share: float) -> str:
+    """
+    >>> percent(0.3), percent(0.0712)
+    ('30%', '7.12%')
+    """
+    return f"{100 * share:.3g}%"
+
+
+# ---- analyze -----------------------------------------------------------------------------------
+
+
+def measured(
+    facts: Mapping[str, Any],
+    counts: Mapping[str, Sequence[int]],
+    recall: tuple[int, int] | None,
+) -> Iterator[tuple[str, str]]:
+    """What was counted, and the recall measured on the sample beside the estimate."""
+    if facts["share"] >= 1:
+        yield "dropped", "nothing"
+        return
+    for name, (kept, dropped) in counts.items():
+        every = kept + dropped
+        share = f" ({percent(kept / every)})" if every else ""
+        yield f"{name}:", f"{kept:,} of {every:,} rows stayed{share}"
+    estimated = f"estimated {percent(facts['estimated_recall'])}"
+    if recall is None:
+        yield "recall", f"{estimated}; the sample has too many matches to count them"
+    elif not recall[0]:
+        yield "recall", f"{estimated}; the sample has no match to count"
+    else:
+        found, kept = recall
+        share = percent(kept / found)
+        yield "recall", f"{share}: {kept:,} of {found:,} matches of a sample; {estimated}"

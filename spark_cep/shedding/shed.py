@@ -1,0 +1,140 @@
+"""`cep.Shed`: how much may be dropped, and by what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from numbers import Real
+from typing import TYPE_CHECKING
+
+from spark_cep.compiling.windows import microseconds
+from spark_cep.errors import PatternError, PlanError
+
+if TYPE_CHECKING:
+    from spark_cep.compiling.compiled import Compiled
+    from spark_cep.udfs.shedding.utility import Policy
+
+POLICIES: tuple[Policy, ...] = ("utility", "random", "frequency")
+_EXAMPLE = (
+    'shed=cep.Shed(keep=0.3), cep.Shed(latency="1.5 seconds") or cep.Shed(rows_per_second=1e5)'
+)
+# The paper's beta.
+SAFETY = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shed:
+    """What a query may lose to be in time. One of the first three:
+
+    `keep`: this share of the rows that may be dropped stays. `latency`: of a stream, what a
+    trigger may take; of a batch, what its matching may take. `rows_per_second`: so many of these
+    rows stay for each second between two triggers; of a batch, for each second of event time.
+
+    `policy`: "utility" drops rows with the least chance to be in a match, and shares the quota out
+    by the work that each kind of row makes. "random" and "frequency" are there to compare with:
+    any rows, or any rows of the most frequent kinds first. `safety`: the part of `latency` that is
+    planned with. `seed`: another one drops others where rows are worth the same.
+    """
+
+    keep: float | None = None
+    latency: str | timedelta | None = None
+    rows_per_second: float | None = None
+    policy: Policy = "utility"
+    safety: float = SAFETY
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given = [n for n in ("keep", "latency", "rows_per_second") if getattr(self, n) is not None]
+        if len(given) != 1:
+            said = " and ".join(given) or "nothing"
+            raise PlanError(
+                f"cep.Shed takes one of keep, latency and rows_per_second, not {said}",
+                hint=_EXAMPLE,
+            )
+        if self.policy not in POLICIES:
+            known = ", ".join(f'"{each}"' for each in POLICIES)
+            raise PlanError(f"{self.policy!r} is no policy", hint=f"policies are {known}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise PlanError(f"the seed is {self.seed!r}", hint="a seed is a whole number")
+        _check_share("safety", self.safety)
+        if self.keep is not None:
+            _check_share("keep", self.keep, least=0.0)
+        if self.rows_per_second is not None and not _is_above_0(self.rows_per_second):
+            raise PlanError(
+                f"rows_per_second is {self.rows_per_second!r}",
+                hint="a number above 0: cep.Shed(rows_per_second=100_000)",
+            )
+        if self.latency is not None:
+            self.latency_seconds()
+
+    def latency_seconds(self) -> float | None:
+        """The latency as a number."""
+        if self.latency is None:
+            return None
+        hint = 'a duration as text or a timedelta: cep.Shed(latency="1.5 seconds")'
+        try:
+            found = float(microseconds(self.latency)) / 1e6
+        except PatternError:
+            raise PlanError(f"latency {self.latency!r} is no duration", hint=hint) from None
+        if not 0 < found < inf:
+            raise PlanError(f"latency {self.latency!r} is not above 0", hint=hint)
+        return found
+
+    def asked(self) -> str:
+        """What is asked, in words.
+
+        >>> Shed(keep=0.3).asked(), Shed(latency="1.5 seconds", policy="random").asked()
+        ('keep 30%', 'latency 1.5 seconds')
+        """
+        if self.keep is not None:
+            return f"keep {100 * self.keep:g}%"
+        if self.latency is not None:
+            return f"latency {self.latency}"
+        return f"{self.rows_per_second:,.12g} rows a second"
+
+
+def check_shed(shed: object) -> Shed | None:
+    """What `shed=` takes."""
+    if shed is None or isinstance(shed, Shed):
+        return shed
+    raise PlanError(f"shed takes cep.Shed, not {type(shed).__name__}", hint=_EXAMPLE)
+
+
+def check_can_shed(compiled: Compiled) -> None:
+    """Where a dropped row could make a match that is none, or where nothing bounds what a row is
+    needed for, nothing is shed."""
+    if compiled.strategy != "any":
+        names = {"next": "skip till next match", "strict": "strict"}
+        raise PlanError(
+            f"shed= does not go with the strategy {names[compiled.strategy]!r}: without a row, a "
+            "run would take another one and give matches that there are none of",
+            hint='use .strategy("skip till any match"), or leave shed= out',
+        )
+    if compiled.consumption != "reuse":
+        raise PlanError(
+            "shed= does not go with consumption 'consume': a match that is lost frees events "
+            "for matches that there are none of",
+            hint='use .consumption("reuse"), or leave shed= out',
+        )
+    if compiled.window is None or compiled.window.kind != "time":
+        has = "no window" if compiled.window is None else "a window that counts events"
+        raise PlanError(
+            f"shed= needs a window in time, and the pattern has {has}",
+            hint='add .within("10 minutes"), in the unit of the event time',
+        )
+
+
+def _check_share(name: str, value: object, least: float | None = None) -> None:
+    number = _number(value)
+    if number is None or not (0 < number <= 1 or number == least):
+        raise PlanError(f"{name} is {value!r}", hint=f"a share between 0 and 1, as {name}=0.3")
+
+
+def _is_above_0(value: object) -> bool:
+    number = _number(value)
+    return number is not None and 0 < number < inf
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
