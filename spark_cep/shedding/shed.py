@@ -137,4 +137,4 @@ def _is_above_0(value: object) -> bool:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    return None if isinstance(value, bool) or not isinstance(value, Real) else float(value)
