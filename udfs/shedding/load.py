@@ -1,8 +1,10 @@
 """How much work an event of each variable makes: DARLING's Z(T), Eqs. 5 to 10, for any plan.
 
-A plan is a binary tree of joins; a chain is the one that leans to the left. With PM(N) partial
-matches in node N (Eq. 10: `Figures.cardinality`, which knows the order, the window, lists and
-negations besides), a new event of type T adds to every node on its path to the root
+A plan is a binary tree of joins; a chain is the one that leans to the left. PM(N), the partial
+matches that node N holds at a time (Eq. 10), comes from `Figures.cardinality`, which knows the
+order, the window, lists and negations besides. That counts what is made while one window passes: of
+k slots k times what lies in a window, for each of the k rows may be the earliest of a partial match
+that begins in it. A new event of type T adds to every node on its path to the root
 
     PM(N, T) = SEL(N) * PM(son on the path, T) * PM(other son)                        (Eqs. 8, 9)
 
@@ -59,7 +61,9 @@ def slot_loads(figures: Figures, shape: Shape, costs: Costs) -> dict[int, float]
     """Z(T) of each slot of one branch."""
     nodes = tuple(_nodes(figures, shape, peer=0, parent_conditions=0))
     return {
-        slot: sum(_of_node(figures, node, slot, costs) for node in nodes if node[0] >> slot & 1)
+        slot: min(
+            sum(_of_node(figures, node, slot, costs) for node in nodes if node[0] >> slot & 1), _CAP
+        )
         for slot in members(shape_slots(shape))
     }
 
@@ -85,7 +89,13 @@ def _of_node(figures: Figures, node: _Node, slot: int, costs: Costs) -> float:
     rate = figures.rate(slot)
     if rate <= 0:
         return 0.0
-    made = min(figures.cardinality(own) / rate, _CAP)
-    peers = min(figures.cardinality(peer), _CAP) if peer else 0.0
+    made = min(_held(figures, own) / rate, _CAP)
+    peers = min(_held(figures, peer), _CAP) if peer else 0.0
     # T_RC is making a partial match and T_BI putting it where it is found and removed from.
     return min(made * (conditions * costs.pair * peers + costs.result + costs.insert), _CAP)
+
+
+def _held(figures: Figures, slots: int) -> float:
+    """PM(N). With nothing but lists, the first element is what lies in the window."""
+    plain = slots & ~figures.model.lists
+    return figures.cardinality(slots) / max(plain.bit_count(), 1)

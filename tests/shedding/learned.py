@@ -1,0 +1,75 @@
+"""What is learnt of rows without Spark: programs and tables from numpy, scores by hand-made dice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.programs import Prepared, prepare
+from spark_cep.shedding.looked import Looked
+from spark_cep.udfs.events import numbers, without_null_times
+from spark_cep.udfs.planning.costs import TYPICAL
+from spark_cep.udfs.sampling import matching_of
+from spark_cep.udfs.shedding.learning import learn
+from spark_cep.udfs.shedding.passing import tables_of
+from spark_cep.udfs.shedding.quota import PARTS, Scores
+
+if TYPE_CHECKING:
+    from spark_cep import Pattern
+    from spark_cep.shedding.shed import Shed
+    from spark_cep.udfs.expressions import Type
+    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.shedding.passing import Table
+    from spark_cep.udfs.shedding.utility import Utilities
+
+# Bins of so few draws are left out where shares are compared with the truth.
+FEW = 50
+
+
+def prepared_of(
+    pattern: Pattern,
+    columns: Mapping[str, np.ndarray],
+    nulls: Mapping[str, np.ndarray] | None = None,
+    partition_by: Sequence[str] = (),
+) -> Prepared:
+    """`nulls`: where a column is NULL."""
+    prepared = prepare(pattern, columns, partition_by=partition_by)
+    table = prepared.table
+    for name, missing in (nulls or {}).items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(columns[name], mask=missing))
+    return replace(prepared, table=table)
+
+
+def tables(prepared: Prepared, keys: Sequence[Type] = ()) -> dict[tuple[str, str], Table]:
+    """By the variable and the text of the condition."""
+    program = prepared.program
+    found = tables_of(matching_of(program, prepared.table), keys)
+    return {
+        (program.variables[each.variable].name, program.conditions[each.condition].text): each
+        for each in found
+    }
+
+
+def scores(utilities: Utilities, program: Program, table: pa.Table) -> dict[int, Scores]:
+    """Counted as Spark counts them, with random numbers in place of the rows' own."""
+    mask = numbers(table.column(program.mask)).astype(np.int64)
+    own = np.random.default_rng(1).random(len(mask))
+    places = ((utilities.levels(mask, table) + own) * PARTS).astype(np.int64)
+    may_be_shed = utilities.may_be_shed(mask)
+    found = {}
+    for kind in np.unique(mask[may_be_shed]):
+        at, counts = np.unique(places[may_be_shed & (mask == kind)], return_counts=True)
+        found[int(kind)] = Scores(at, counts)
+    return found
+
+
+def looked(program: Program, table: pa.Table, shed: Shed, keys: Sequence[Type] = ()) -> Looked:
+    """As if the sample were all rows."""
+    rows = without_null_times(program, table)
+    learnt = learn(program, rows, shed.policy, TYPICAL, keys)
+    return Looked(program, shed, learnt, rows, scores(learnt.utilities, program, rows))
