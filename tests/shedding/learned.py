@@ -1,4 +1,4 @@
-"""What is learnt of rows without Spark: programs and tables from numpy, scores by hand-made dice."""
+"""What is learnt of rows without Spark, tables from numpy, scores by random numbers."""
 
 from __future__ import annotations
 

@@ -31,6 +31,9 @@ ORDERED: Final[frozenset[Kind]] = frozenset(
 )
 # Kinds whose values can be written into a condition as they are.
 NAMED: Final[frozenset[Kind]] = frozenset({"int", "string", "bool"})
+# Integers and powers of ten that doubles hold exactly.
+_EXACT: Final = 2.0**53
+_EXACT_SCALE: Final = 22
 
 Bins = npt.NDArray[np.int64]
 
@@ -80,10 +83,14 @@ def as_numbers(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_] | None]:
     """An ordered column as doubles, arbitrary under NULL: times in microseconds, dates in days."""
     array = whole(column)
-    numbers = plain(array).astype(np.float64)
+    numbers, valid = plain(array).astype(np.float64), validity(array)
     if type_.kind == "decimal":
-        numbers = numbers / 10.0**type_.scale
-    return numbers, validity(array)
+        seen = numbers if valid is None else numbers[valid]
+        if type_.scale <= _EXACT_SCALE and np.abs(seen).max(initial=0.0) < _EXACT:
+            return numbers / 10.0**type_.scale, valid
+        # A quotient of two numbers that are rounded already may not be the nearest double.
+        numbers = np.array([float(value or 0) for value in array.to_pylist()])
+    return numbers, valid
 
 
 def feature_of(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # Scores are counted to so much of a level: where all rows are in one level, the threshold is right
 # to a 64th of them, and within that it is as even as the rows' own numbers are.
 PARTS: Final = 64
-# A threshold that every score is above of.
+# A threshold that no score is below, and one that all are: the highest score may round to LEVELS.
 ALL: Final = 0.0
-NONE: Final = float(LEVELS)
+NONE: Final = float(LEVELS + 1)
 
 
 @dataclass(frozen=True)
