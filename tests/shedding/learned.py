@@ -36,12 +36,17 @@ def prepared_of(
     nulls: Mapping[str, np.ndarray] | None = None,
     partition_by: Sequence[str] = (),
 ) -> Prepared:
-    """`nulls`: where a column is NULL."""
+    """`nulls`: where a column is NULL, if every row may be something."""
     prepared = prepare(pattern, columns, partition_by=partition_by)
     table = prepared.table
     for name, missing in (nulls or {}).items():
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.array(columns[name], mask=missing))
+        place = next(
+            place
+            for place, each in enumerate(table.columns)
+            if np.array_equal(each.to_numpy(), columns[name], equal_nan=True)
+        )
+        found = pa.array(columns[name], mask=missing)
+        table = table.set_column(place, table.column_names[place], found)
     return replace(prepared, table=table)
 
 

@@ -22,7 +22,14 @@ import pyarrow as pa
 
 from spark_cep.udfs.drawing import can_be_drawn, drawn, looking_back, walk_of
 from spark_cep.udfs.expressions import Call, Cell, Member, cells
-from spark_cep.udfs.shedding.features import Bins, Feature, equal_columns, feature_of
+from spark_cep.udfs.shedding.features import (
+    ORDERED,
+    Bins,
+    Feature,
+    as_numbers,
+    equal_columns,
+    feature_of,
+)
 from spark_cep.udfs.values.arrow_values import whole
 
 if TYPE_CHECKING:
@@ -106,6 +113,8 @@ def _table(
     events = walk.matching.events
     rows = pa.array(events.rows(seen.rows))
     values = {c: whole(events.table.column(c)).take(rows) for c in read}
+    if any(_only_goes_on(walk, rows, values[c], type_) for c, (type_, _) in read.items()):
+        return None
     features = [
         feature_of(column, type_, values[column], BINS[len(read)], is_equal=is_equal)
         for column, (type_, is_equal) in read.items()
@@ -132,6 +141,18 @@ def _columns(
             assert cell.column is not None
             found[cell.column] = (cell.type, cell.column in equal)
     return None if not found or len(found) > max(BINS) or orders & found.keys() else found
+
+
+def _only_goes_on(walk: Walk, rows: pa.Array, values: pa.Array, type_: Type) -> bool:
+    """Whether the values grow with event time, as expressions of it and counters do."""
+    order = walk.matching.program.orders[0]
+    if type_.kind not in ORDERED or order.type.kind not in ORDERED:
+        return False
+    times, _ = as_numbers(walk.matching.events.table.column(order.column).take(rows), order.type)
+    numbers, valid = as_numbers(values, type_)
+    there = slice(None) if valid is None else valid
+    found = numbers[there][np.lexsort((numbers[there], times[there]))]
+    return len(found) > 0 and bool(found[-1] > found[0] and (found[1:] >= found[:-1]).all())
 
 
 def _in_equalities(condition: Condition) -> Iterator[int]:
