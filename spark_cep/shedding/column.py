@@ -177,7 +177,8 @@ def _literal(value: Any) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):
         return f"CAST('{value}' AS BIGINT)"
-    if value.isascii() and value.isprintable() and not {"'", "\\"} & set(value):
+    if value.isascii() and value.isprintable() and not {"'", "\\", "$"} & set(value):
         return f"'{value}'"
-    # How a literal is escaped hangs on a setting of the session; bytes have one form.
+    # How a literal is escaped, and whether ${...} in it is replaced, hangs on settings of the
+    # session; bytes have one form.
     return f"CAST(X'{value.encode().hex()}' AS STRING)"
