@@ -33,8 +33,9 @@ from spark_cep.row_match import matched_rows
 from spark_cep.row_patterns import RowPattern
 from spark_cep.shedding.batch import Shedding, counts_of, decided, shed_rows
 from spark_cep.shedding.looked import measured_recall
-from spark_cep.shedding.shed import check_can_shed
-from spark_cep.shedding.told import with_shedding
+from spark_cep.shedding.shed import check_can_shed, check_history
+from spark_cep.shedding.stream import StreamShedding, stream_shedding
+from spark_cep.shedding.told import with_shedding, with_stream_shedding
 from spark_cep.shipped import Shipping, shipped
 from spark_cep.shipping import prepare
 from spark_cep.shipping.source import Source, source_of
@@ -48,17 +49,16 @@ from spark_cep.streaming.checks import (
 )
 from spark_cep.streaming.meaning import meaning
 from spark_cep.streaming.path import stream_buckets
-from spark_cep.streaming.progress import counted, told
+from spark_cep.streaming.progress import counted, told, told_shed
 from spark_cep.udfs.state import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from spark_cep.pattern import Pattern
-    from spark_cep.planning.choice import Choice
     from spark_cep.planning.sample import Sample
     from spark_cep.statistics import Statistics
-    from spark_cep.udfs.program import Limits, Program
+    from spark_cep.udfs.program import Limits
 
 
 def match_pattern(  # noqa: PLR0913 - the public signature
@@ -110,13 +110,15 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
     number = new_number()
     counts = Counts(partial(told, number=number)) if source.is_streaming else None
     masked = _rows(source, shipping, counts)
+    if asked.options.shed is not None:
+        check_can_shed(compiled)
+    if source.is_streaming:
+        return _streamed(source, asked, shipping, masked, number)
     shedding = _shedding(source, masked, shipping, asked)
     if shedding is not None:
         masked = shed_rows(masked, shedding)
     program, choice, sample = planned(source, masked, shipping, asked)
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
-    if source.is_streaming:
-        return _streamed(source, asked, shipping, prepared, (program, choice, number))
     chosen = _layout(source, prepared.df, shipping, sample)
     sent = shipment.as_now()
     df, keys, home = _dealt(prepared.df, shipping, chosen)
@@ -167,12 +169,12 @@ def _shedding(
     source: Source, masked: DataFrame, shipping: Shipping, asked: Asked
 ) -> Shedding | None:
     """Which rows stay, where a batch is to be shed."""
-    if asked.options.shed is None:
+    shed = asked.options.shed
+    if shed is None:
         return None
-    check_can_shed(shipping.compiled)
-    if source.is_streaming:
-        return None
-    return decided(source, masked, shipping, program_of(asked, shipping), asked.options.shed)
+    if shed.history is not None:
+        check_history(source.df, shed.history)
+    return decided(source, masked, shipping, program_of(asked, shipping), shed)
 
 
 def _observed_rows(
@@ -195,12 +197,19 @@ def _streamed(
     source: Source,
     asked: Asked,
     shipping: Shipping,
-    prepared: prepare.Prepared,
-    planned: tuple[Program, Choice, int],
+    masked: DataFrame,
+    number: int,
 ) -> DataFrame:
     """The same through a stateful operator; the engine is told of each trigger's rows."""
-    program, choice, number = planned
     compiled, shipment, output = shipping.compiled, shipping.shipment, shipping.answer.output
+    shedding = _stream_shedding(source, masked, shipping, asked)
+    if shedding is not None and shedding.before is not None:
+        counts = counts_of(compiled.variables)
+        masked = shed_rows(
+            masked, shedding.before, partial(told_shed, counts=counts, number=number)
+        )
+    program, choice, _ = planned(source, masked, shipping, asked)
+    prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     check_watermark(prepared.raw[shipping.orders[0].column], str(compiled.orders[0].expression))
     prepare_session(source.df)
     count, reason = stream_buckets(source, has_keys=bool(shipping.keys))
@@ -210,10 +219,12 @@ def _streamed(
     bucket = prepare.bucket_of(names, None, count).cast("int").alias("bucket")
     lookups = [(each.remote.name, *each.keys) for each in compiled.lookups]
     known_by = meaning(fingerprint(program), shipment, [*compiled.masks, *lookups])
+    in_front = None if shedding is None else shedding.in_front
+    shed = None if shedding is None else shedding.before or shedding.asked
     found = stream.matched(
         prepared.df.select("*", bucket),
-        stream.Streamed(program, output, known_by, schema, count),
-        title(asked.pattern, compiled, (choice, None), number),
+        stream.Streamed(program, output, known_by, schema, count, in_front),
+        title(asked.pattern, compiled, (choice, shed), number),
     )
     answer = projected(
         Found(found, partial(counted, number=number), shipping.sources),
@@ -230,7 +241,22 @@ def _streamed(
     plan = with_remotes(
         of_stream(plan, program), shipping.sources, places, columns_of_events(compiled)
     )
+    if shedding is not None:
+        plan = with_stream_shedding(plan, shedding, compiled)
     return remember(answer, Record(number, plan, None, count))
+
+
+def _stream_shedding(
+    source: Source, masked: DataFrame, shipping: Shipping, asked: Asked
+) -> StreamShedding | None:
+    shed = asked.options.shed
+    if shed is None:
+        return None
+    past = None
+    if shed.history is not None:
+        check_history(source.df, shed.history)
+        past = _rows(replace(source, df=shed.history), shipping, None)
+    return stream_shedding(source, (masked, past), shipping, program_of(asked, shipping), shed)
 
 
 def _rows(source: Source, shipping: Shipping, counts: Counts | None) -> DataFrame:

@@ -7,7 +7,7 @@ their types, so they come out bit for bit as they went in.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ class Answer:
                 self._all(part, numbers) if self._output.rows == "all" else self._one(part, numbers)
             )
 
-    def metrics(self, metrics: Metrics, more: Mapping[str, int] | None = None) -> pa.RecordBatch:
+    def metrics(self, metrics: Metrics, more: Mapping[str, Any] | None = None) -> pa.RecordBatch:
         """The bucket's closing row. `more`: what was counted around the engine."""
         # json knows no integers of numpy.
         text = json.dumps({**metrics.to_dict(), **(more or {})}, default=int)

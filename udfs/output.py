@@ -29,7 +29,8 @@ and differs between plans, and there is one row of it for millions of matches. I
     nodes                {"branch:slots": [pairs, partial matches]}, slots sorted, with commas
     swaps                [{"from", "to", "because", "event_time"}], a change of plan each
     remotes              {name: as udfs/remotes/metrics.py}, also of lookups behind the engine
-    shed                 {variable: [rows that may be it kept, dropped]}, where rows were shed
+    shed                 {variable: [rows that may be it kept, dropped]}, where rows may be shed
+    shed_recall          {"": [expected share of the matches left, times rows; rows]}
 
 A key that is missing counts nothing.
 """

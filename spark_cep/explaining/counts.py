@@ -40,7 +40,11 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
         if name not in numbers and any(name in each for each in every):
             numbers[name] = sum(int(each.get(name, 0)) for each in every)
     remotes = _remotes([each.get("remotes", {}) for each in every])
-    shed = _added([each.get("shed", {}) for each in every])
+    shed = {
+        name: found
+        for name in ("shed", "shed_recall")
+        if (found := _added([each.get(name, {}) for each in every]))
+    }
     candidates = _added([_paired(each.get("candidates", {})) for each in every])
     return {
         **numbers,
@@ -52,7 +56,7 @@ def merged(counts: Iterable[Counts]) -> dict[str, Any]:
             key=lambda swap: _moment(str(swap.get("event_time", ""))),
         ),
         **({"remotes": remotes} if remotes else {}),
-        **({"shed": shed} if shed else {}),
+        **shed,
     }
 
 

@@ -64,7 +64,7 @@ def noticed(df: DataFrame, observation: Observation | str) -> DataFrame:
     return df.observe(observation, F.expr("collect_list(metrics)").alias("buckets"))
 
 
-def counted_shed(df: DataFrame, counts: Column, observation: Observation) -> DataFrame:
+def counted_shed(df: DataFrame, counts: Column, observation: Observation | str) -> DataFrame:
     """`df`, the observation of whose rows receives `counts`, in a list of one."""
     return df.observe(observation, F.array(counts).alias("buckets"))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_cep.planning.choice import Choice
     from spark_cep.planning.layout import Layout
     from spark_cep.shedding.batch import Shedding
+    from spark_cep.shedding.shed import Shed
     from spark_cep.shipping.shipment import Shipment
     from spark_cep.udfs.program import Program, Variable
 
@@ -36,7 +37,10 @@ _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", r
 
 
 def title(
-    pattern: Pattern, compiled: Compiled, decided: tuple[Choice, Shedding | None], number: int
+    pattern: Pattern,
+    compiled: Compiled,
+    decided: tuple[Choice, Shedding | Shed | None],
+    number: int,
 ) -> str:
     """The name that Spark shows: plan, order, window, estimate with the runner-up's, strategy,
     what was shed, and the answer's number."""
@@ -48,7 +52,7 @@ def title(
         *([f"within {within}"] if within else []),
         *_estimate(choice),
         compiled.strategy,
-        *([] if shedding is None or not shedding.kinds else [flag(shedding)]),
+        *flag(shedding),
     ]
     return f"match_pattern[{', '.join(parts)}  #{number}]"
 

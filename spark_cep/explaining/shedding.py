@@ -18,34 +18,44 @@ def recall_of(facts: Mapping[str, Any]) -> float | None:
     return found
 
 
+def recall_of_rows(recalls: Mapping[str, Sequence[float]]) -> float:
+    """What a trigger is expected to keep of its rows' matches, all buckets together.
+
+    >>> recall_of_rows({"": [30.0, 40.0]}), recall_of_rows({})
+    (0.75, 1.0)
+    """
+    kept, every = recalls.get("", (0.0, 0.0))
+    return kept / every if every else 1.0
+
+
 # ---- explain -----------------------------------------------------------------------------------
 
 
 def shed_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """As rows of a section."""
-    if "stream" in facts:
-        yield from _of_stream(facts)
+    if "where" in facts:
+        yield "asked", f"{facts['asked']}, by {facts['policy']}"
+        yield "where", facts["where"]
+        yield from _worths(facts)
         return
     yield "asked", f"{facts['asked']}, by {facts['policy']}"
     if facts["share"] >= 1:
         yield "stays", f"all of it: {facts['reason']}"
         return
     yield "stays", f"{percent(facts['share'])}: {facts['reason']}"
-    yield "recall", f"≈ {percent(facts['estimated_recall'])} of the matches, estimated on a sample"
+    recall = percent(facts["estimated_recall"])
+    yield "recall", f"≈ {recall} of the matches, estimated on {facts['looked_at']}"
     for kind in facts["kinds"][:_SHOWN]:
         yield f"{', '.join(kind['variables'])}:", _kept(kind)
     more = len(facts["kinds"]) - _SHOWN
     if more > 0:
         yield "", f"and {more} other kinds of rows"
+    yield from _worths(facts)
+
+
+def _worths(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for place, each in enumerate(facts["utility"]):
         yield ("" if place else "by"), _table(each)
-    if facts["never"]:
-        yield "never", f"rows that NOT {', NOT '.join(facts['never'])} could need"
-
-
-def _of_stream(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "asked", f"{facts['asked']}, by {facts['policy']}"
-    yield "when", str(facts["stream"])
     if facts["never"]:
         yield "never", f"rows that NOT {', NOT '.join(facts['never'])} could need"
 

@@ -40,7 +40,7 @@ from spark_cep.shipping import prepare
 from spark_cep.shipping.typing_by_spark import type_of
 from spark_cep.udfs.events import without_null_times
 from spark_cep.udfs.planning.costs import measured
-from spark_cep.udfs.shedding.learning import learn
+from spark_cep.udfs.shedding.learning import Learnt, learn
 from spark_cep.udfs.shedding.quota import (
     PARTS,
     Kind,
@@ -79,8 +79,7 @@ def decided(
 ) -> Shedding:
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
     rows = prepare.filtered(masked, shipping.compiled)
-    sample = _sample(rows, source, shipping, program, shed)
-    learnt = learn(program, sample, shed.policy, measured(), key_types(shipping, rows))
+    learnt, sample = learnt_from(source, rows, shipping, program, shed)
     how = Scored(shipping.shipment, learnt.utilities, hashable(source.df.schema), shed.seed)
     counts, span = _counted(scored(rows, how), shipping, shed)
     looked = Looked(program, shed, learnt, sample, counts)
@@ -112,6 +111,14 @@ def counts_of(variables: Sequence[Variable]) -> Column:
             both = F.count_if(may_be & ~dropped), F.count_if(may_be & dropped)
             found += [F.lit(each.name), F.array(*both)]
     return F.to_json(F.create_map(F.lit("shed"), F.create_map(*found)))
+
+
+def learnt_from(
+    source: Source, rows: DataFrame, shipping: Shipping, program: Program, shed: Shed
+) -> tuple[Learnt, pa.Table]:
+    """What a sample of candidate rows says, and the sample."""
+    sample = _sample(rows, source, shipping, program, shed)
+    return learn(program, sample, shed.policy, measured(), key_types(shipping, rows)), sample
 
 
 # ---- two looks at the rows ---------------------------------------------------------------------

@@ -19,7 +19,6 @@ from spark_cep.udfs.program import Limits, Plan
 from spark_cep.udfs.sampling import estimates_of
 from spark_cep.udfs.shedding.learning import work_of
 from spark_cep.udfs.shedding.quota import Kind, Scores, kinds_of, shared, thresholds, weights_of
-from spark_cep.udfs.shedding.recall import estimated_recall
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,7 +69,7 @@ class Looked:
 
     def recall(self, kinds: Sequence[Kind]) -> float:
         stays = self.stays(kinds)
-        return estimated_recall(self.learnt.matching, self.sample, stays, self.learnt.utilities)
+        return self.learnt.drawn.recall(stays)
 
     def seconds(self, share: float, cores: int) -> float:
         """What the query is expected to take if so many stay: the rows' way and the matching."""

@@ -12,6 +12,8 @@ from spark_cep.compiling.windows import microseconds
 from spark_cep.errors import PatternError, PlanError
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from spark_cep.compiling.compiled import Compiled
     from spark_cep.udfs.shedding.utility import Policy
 
@@ -31,6 +33,9 @@ class Shed:
     trigger may take; of a batch, what its matching may take. `rows_per_second`: so many of these
     rows stay for each second between two triggers; of a batch, for each second of event time.
 
+    `history`: past rows of a stream, with its columns; what rows are worth is then known before
+    the first one comes, and `keep` is done by Spark, before the shuffle.
+
     `policy`: "utility" drops rows with the least chance to be in a match, and shares the quota out
     by the work that each kind of row makes. "random" and "frequency" are there to compare with:
     any rows, or any rows of the most frequent kinds first. `safety`: the part of `latency` that is
@@ -40,6 +45,7 @@ class Shed:
     keep: float | None = None
     latency: str | timedelta | None = None
     rows_per_second: float | None = None
+    history: DataFrame | None = None
     policy: Policy = "utility"
     safety: float = SAFETY
     seed: int = 0
@@ -67,6 +73,18 @@ class Shed:
             )
         if self.latency is not None:
             self.latency_seconds()
+        self._check_history()
+
+    def _check_history(self) -> None:
+        if self.history is None:
+            return
+        has = hasattr(self.history, "isStreaming") and hasattr(self.history, "sparkSession")
+        if not has or self.history.isStreaming:
+            what = "a stream" if has else f"no DataFrame but {type(self.history).__name__}"
+            raise PlanError(
+                f"history is {what}",
+                hint="give past rows, as history=spark.read.parquet(...)",
+            )
 
     def latency_seconds(self) -> float | None:
         """The latency as a number."""
@@ -123,6 +141,23 @@ def check_can_shed(compiled: Compiled) -> None:
             f"shed= needs a window in time, and the pattern has {has}",
             hint='add .within("10 minutes"), in the unit of the event time',
         )
+
+
+def check_history(df: DataFrame, history: DataFrame) -> None:
+    """A history has the columns of its stream."""
+    if not df.isStreaming:
+        raise PlanError(
+            "history= is for streams: a batch is looked at itself", hint="leave history= out"
+        )
+    for field in df.schema:
+        found = next((each for each in history.schema if each.name == field.name), None)
+        if found is None or found.dataType != field.dataType:
+            has = "does not have it" if found is None else f"has {found.dataType.simpleString()}"
+            raise PlanError(
+                f"the stream has a column {field.name} ({field.dataType.simpleString()}), and the "
+                f"history {has}",
+                hint="give past rows of the same stream, with its columns",
+            )
 
 
 def _check_share(name: str, value: object, least: float | None = None) -> None:

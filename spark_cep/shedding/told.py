@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.explaining.explanation import MatchPlan
 from spark_cep.explaining.shedding import percent
+from spark_cep.shedding.shed import Shed
 
 if TYPE_CHECKING:
     from spark_cep.compiling.compiled import Compiled
     from spark_cep.shedding.batch import Shedding
+    from spark_cep.shedding.stream import StreamShedding
     from spark_cep.udfs.program import Variable
+    from spark_cep.udfs.shedding.utility import Utilities
 
 
-def flag(shedding: Shedding) -> str:
-    """What the plan's name says."""
-    return f"shed to {percent(shedding.share)} by {shedding.asked.policy}"
+def flag(shedding: Shedding | Shed | None) -> list[str]:
+    """What the plan's name says; nothing where all rows stay."""
+    if isinstance(shedding, Shed):
+        return [f"may shed: {shedding.asked()}, by {shedding.policy}"]
+    if shedding is None or not shedding.kinds:
+        return []
+    return [f"shed to {percent(shedding.share)} by {shedding.asked.policy}"]
 
 
 def with_shedding(plan: MatchPlan, shedding: Shedding, compiled: Compiled) -> MatchPlan:
@@ -30,6 +37,7 @@ def with_shedding(plan: MatchPlan, shedding: Shedding, compiled: Compiled) -> Ma
         "share": shedding.share,
         "reason": shedding.reason,
         "estimated_recall": shedding.recall,
+        "looked_at": "a sample" if shedding.asked.history is None else "a sample of the history",
         "kinds": [
             {
                 "variables": _names(variables, mask),
@@ -39,19 +47,50 @@ def with_shedding(plan: MatchPlan, shedding: Shedding, compiled: Compiled) -> Ma
             }
             for mask, one in sorted(counts.items())
         ],
-        "utility": _utility(shedding, compiled),
+        "utility": _utility(shedding.looked.learnt.utilities, compiled),
         "never": [each.name for each in variables if each.negated],
     }
     return MatchPlan({**plan.facts, "shedding": facts})
+
+
+def with_stream_shedding(
+    plan: MatchPlan, shedding: StreamShedding, compiled: Compiled
+) -> MatchPlan:
+    """The plan of a stream; where its workers shed, what goes is not known before it runs."""
+    if shedding.before is not None:
+        return with_shedding(plan, shedding.before, compiled)
+    shed, in_front = shedding.asked, shedding.in_front
+    known = None if in_front is None else in_front.known
+    facts = {
+        "asked": shed.asked(),
+        "policy": shed.policy,
+        "seed": shed.seed,
+        "where": _where(shed),
+        "utility": [] if known is None else _utility(known.utilities, compiled),
+        "never": [each.name for each in compiled.variables if each.negated],
+    }
+    return MatchPlan({**plan.facts, "shedding": facts})
+
+
+def _where(shed: Shed) -> str:
+    learnt = "the history" if shed.history is not None else "rows that came while there was room"
+    by = f", by what {learnt} said" if shed.policy == "utility" else ""
+    if shed.latency is not None:
+        when = f"in triggers that would take more than {100 * shed.safety:g}% of it"
+    elif shed.rows_per_second is not None:
+        when = "in triggers that bring more"
+    else:
+        when = "in every trigger"
+    return f"in front of the engine, {when}{by}"
 
 
 def _names(variables: Sequence[Variable], mask: int) -> list[str]:
     return [each.name for place, each in enumerate(variables) if mask >> place & 1]
 
 
-def _utility(shedding: Shedding, compiled: Compiled) -> list[dict[str, Any]]:
+def _utility(utilities: Utilities, compiled: Compiled) -> list[dict[str, Any]]:
     """What worth is made of: for each variable the conditions, and by how much rows differ."""
-    tables = [table for each in shedding.looked.learnt.utilities.tables.values() for table in each]
+    tables = [table for each in utilities.tables.values() for table in each]
     return [
         {
             "variable": compiled.variables[table.variable].name,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
     from spark_cep.udfs.rows.output import RowOutput
     from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.shedding.spec import StreamShed
 
 _BUCKETS_A_PARTITION = 4
 _LEAST_BUCKETS = 8
@@ -39,13 +40,14 @@ _MOST_BUCKETS = 64
 @dataclass(frozen=True)
 class Streamed:
     """What runs in the workers. `fingerprint`: of what it means; `answered`: the schema of its
-    answer."""
+    answer; `shed`: what may be dropped in front of the engine."""
 
     program: Program | RowProgram
     output: Output | RowOutput
     fingerprint: str
     answered: StructType
     buckets: int
+    shed: StreamShed | None = None
 
 
 def bucket_count(shuffle_partitions: int, forced: int | None) -> tuple[int, str]:
@@ -85,9 +87,10 @@ def matched(df: DataFrame, what: Streamed, name: str) -> DataFrame:
         schema,
         identity(what.fingerprint, schema, what.buckets),
         uuid.uuid4().hex,
+        what.shed,
     )
     blobs = (
-        df.mapInArrow(_pack, f"bucket int, {BLOBS}")
+        df.mapInArrow(_pack if what.shed is None else _pack_and_note, f"bucket int, {BLOBS}")
         .groupBy("bucket")
         .transformWithStateInPandas(BucketProcessor(job), BLOBS, "append", "eventTime")
     )
@@ -105,3 +108,13 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     from spark_cep.udfs.streaming.packing import guarded, packed  # noqa: PLC0415
 
     yield from guarded(packed(batches))
+
+
+def _pack_and_note(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Buckets that may have to shed are told when their trigger began, and how much it brings."""
+    import time  # noqa: PLC0415
+
+    from spark_cep.udfs.shedding.arrival import noting  # noqa: PLC0415
+    from spark_cep.udfs.streaming.packing import guarded, packed  # noqa: PLC0415
+
+    yield from guarded(packed(batches, noting(time.time())))

@@ -62,7 +62,8 @@ class BucketProcessor(StatefulProcessor):
     def _scope(self) -> Scope:
         from spark_cep.remotes.stage_entry import Scope, scope  # noqa: PLC0415
 
-        return scope() if getattr(self._job.program, "remotes", ()) else Scope("")
+        asks = getattr(self._job.program, "remotes", ()) or self._job.shed is not None
+        return scope() if asks else Scope("")
 
     def _trigger(
         self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues

@@ -13,14 +13,17 @@ from pyspark.sql import functions as F
 
 from spark_cep.errors import CepError
 from spark_cep.explaining.counts import from_text, merged, shown
-from spark_cep.explaining.metering import noticed
+from spark_cep.explaining.metering import counted_shed, noticed
+from spark_cep.explaining.shedding import recall_of_rows
 from spark_cep.udfs.output import STREAM_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from spark_cep.explaining.counts import Counts
 
 _NAME = "spark_cep_{}"
 
@@ -34,6 +37,11 @@ def counted(df: DataFrame, number: int) -> DataFrame:
 def told(df: DataFrame, number: int) -> DataFrame:
     """`df`, the counts beside whose rows the query's progress receives."""
     return noticed(df, f"{_NAME.format(number)}_before")
+
+
+def told_shed(df: DataFrame, counts: Column, number: int) -> DataFrame:
+    """`df`, the counts of whose rows the query's progress receives."""
+    return counted_shed(df, counts, f"{_NAME.format(number)}_shed")
 
 
 def metrics(query: StreamingQuery) -> list[dict[str, Any]]:
@@ -73,8 +81,20 @@ def _triggers(progress: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                     counts, of_rows=all("steps" in b or set(b) <= {"remotes"} for b in buckets)
                 ),
                 **{name: sum(int(b.get(name, 0)) for b in buckets) for name in STREAM_METRICS},
+                **_shed(counts, buckets),
                 "swaps": counts["swaps"],
             }
+
+
+def _shed(counts: Counts, buckets: list[Counts]) -> dict[str, Any]:
+    """Of a query that may shed: what that took, and what it is expected to leave of the matches
+    of the trigger's rows. `shed` itself is among what every answer shows."""
+    if "shed" not in counts:
+        return {}
+    return {
+        "estimated_recall": recall_of_rows(counts.get("shed_recall", {})),
+        "shedding_us": sum(int(each.get("shedding_us", 0)) for each in buckets),
+    }
 
 
 def _texts(row: Any) -> list[str]:

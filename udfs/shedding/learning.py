@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+import pyarrow as pa
+
+from spark_cep.udfs.events import numbers
 from spark_cep.udfs.planning.generate import generate, models, plan_from
 from spark_cep.udfs.planning.model import plan_cost
 from spark_cep.udfs.sampling import estimates_from, matching_of
+from spark_cep.udfs.shedding.arrays import staying_by_kind
 from spark_cep.udfs.shedding.load import loads
 from spark_cep.udfs.shedding.passing import tables_of
+from spark_cep.udfs.shedding.recall import Drawn
+from spark_cep.udfs.shedding.spec import Known
 from spark_cep.udfs.shedding.utility import Utilities, utilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
+    import numpy.typing as npt
 
     from spark_cep.udfs.expressions import Type
-    from spark_cep.udfs.matching import Matching
     from spark_cep.udfs.planning.costs import Costs
     from spark_cep.udfs.program import Estimates, Program
     from spark_cep.udfs.shedding.utility import Policy
 
+# A match on its way back to Spark, in the worker and beyond: of a stream's trigger with many.
+MATCH_SECONDS: Final = 0.5e-6
+
 
 @dataclass(frozen=True)
 class Learnt:
-    """`loads`: the work that a row of each variable makes (`load.py`). `matching`: of the rows
-    that it was learnt from, to draw from."""
+    """`loads`: the work that a row of each variable makes (`load.py`). `drawn`: matches of the rows
+    that it was learnt from."""
 
     utilities: Utilities
     loads: Mapping[int, float]
     estimates: Estimates | None
-    matching: Matching
+    drawn: Drawn
 
 
 def learn(
@@ -43,7 +52,30 @@ def learn(
     estimates = estimates_from(matching)
     tables = tables_of(matching, keys) if policy == "utility" and estimates is not None else ()
     work = {} if estimates is None else loads(models(program), program.plan, estimates, costs)
-    return Learnt(utilities_of(tables, *roles(program)), work, estimates, matching)
+    utilities = utilities_of(tables, *roles(program))
+    return Learnt(utilities, work, estimates, Drawn(matching, table, utilities))
+
+
+def known_of(
+    program: Program, table: pa.Table, learnt: Learnt, policy: Policy, costs: Costs
+) -> Known:
+    """What a stream's workers go by, of what a table said."""
+    utilities = learnt.utilities
+    mask = numbers(table.column(program.mask)).astype(np.int64)
+    here = np.flatnonzero(utilities.may_be_shed(mask))
+    levels = utilities.levels(mask[here], table.take(pa.array(here)))
+    own = np.random.default_rng(0).random(len(here))
+
+    def stays(share: float) -> npt.NDArray[np.bool_]:
+        kept = np.ones(len(mask), dtype=np.bool_)
+        of_rows = (mask[here], levels, own)
+        kept[here] = staying_by_kind(policy, of_rows, share * len(here), learnt.loads)
+        return kept
+
+    curve = learnt.drawn.curve(stays)
+    work = work_of(program, learnt.estimates, costs) / max(table.num_rows, 1)
+    matches = matches_of(program, learnt.estimates) / max(table.num_rows, 1)
+    return Known(utilities, learnt.loads, curve, work + matches * MATCH_SECONDS)
 
 
 def roles(program: Program) -> tuple[int, int]:
@@ -51,6 +83,14 @@ def roles(program: Program) -> tuple[int, int]:
     positive = sum(1 << v for v, each in enumerate(program.variables) if not each.negated)
     needed = sum(1 << v for v, each in enumerate(program.variables) if each.negated)
     return positive, needed
+
+
+def matches_of(program: Program, estimates: Estimates | None) -> float:
+    """How many matches are expected."""
+    if estimates is None:
+        return 0.0
+    found = (model.given(estimates).cardinality(model.all) for model in models(program))
+    return sum(found) * estimates.windows
 
 
 def work_of(program: Program, estimates: Estimates | None, costs: Costs) -> float:

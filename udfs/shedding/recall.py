@@ -8,6 +8,9 @@ variables stands in: the share of their worth that stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,57 +25,85 @@ if TYPE_CHECKING:
     from spark_cep.udfs.matching import Matching
     from spark_cep.udfs.shedding.utility import Utilities
 
-DRAWS: Final = 50_000
+DRAWS: Final = 30_000
 # With fewer matches among the draws, their share says little.
 ENOUGH: Final = 50
+# A curve has a point for each tenth.
+POINTS: Final = 11
 
 Flags = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.float64]
 
 
-def estimated_recall(
-    matching: Matching, table: pa.Table, stays: Flags, utilities: Utilities
-) -> float:
-    """`stays`: which rows of the table, the one that `matching` was made of, are kept."""
-    total = held = 0.0
-    for number in range(len(matching.program.branches)):
-        of_branch, weight = _of_branch(walk_of(matching, number), table, (stays, utilities))
-        total += weight
-        held += weight * of_branch
-    return held / total if total else 1.0
+@dataclass(frozen=True)
+class _Branch:
+    """Drawn matches of one branch: for each of its slots the rows of the table, and what each match
+    stands for, 0 where a condition does not hold. `variables`: one for each slot."""
+
+    rows: tuple[npt.NDArray[np.int64], ...]
+    matches: Numbers
+    variables: tuple[int, ...]
 
 
-def _of_branch(walk: Walk, table: pa.Table, shed: tuple[Flags, Utilities]) -> tuple[float, float]:
-    """The recall of one branch, and what its matches weigh among those of all."""
-    stays, utilities = shed
-    slots = sorted(walk.slots.elements)
-    plain = [slot for slot in slots if walk.slot(slot).body is None]
-    found = drawn(walk, plain, DRAWS) if plain else None
+class Drawn:
+    """Matches drawn once, to be asked what is left of them. `matching` was made of `table`."""
+
+    def __init__(self, matching: Matching, table: pa.Table, utilities: Utilities) -> None:
+        self._matching = matching
+        self._table = table
+        self._utilities = utilities
+
+    @cached_property
+    def _branches(self) -> list[_Branch]:
+        numbers = range(len(self._matching.program.branches))
+        found = (_drawn(walk_of(self._matching, number)) for number in numbers)
+        return [each for each in found if each is not None]
+
+    def recall(self, stays: Flags) -> float:
+        """`stays`: which rows of the table are kept."""
+        total = held = 0.0
+        for branch in self._branches:
+            weight = max(float(branch.matches.mean()), 1e-9)
+            total += weight
+            held += weight * self._of_branch(branch, stays)
+        return held / total if total else 1.0
+
+    def curve(self, stays: Callable[[float], Flags]) -> tuple[float, ...]:
+        """The recall of each share of the rows, 0 to 1. It never falls."""
+        shares = np.linspace(0, 1, POINTS)[1:-1]
+        found = [0.0, *(self.recall(stays(float(share))) for share in shares), 1.0]
+        return tuple(float(each) for each in np.maximum.accumulate(found))
+
+    def _of_branch(self, branch: _Branch, stays: Flags) -> float:
+        if np.count_nonzero(branch.matches) >= ENOUGH:
+            kept = np.logical_and.reduce([stays[rows] for rows in branch.rows])
+            return float((branch.matches * kept).sum() / branch.matches.sum())
+        return float(np.prod([self._worth_kept(v, stays) for v in branch.variables]))
+
+    def _worth_kept(self, variable: int, stays: Flags) -> float:
+        events = self._matching.events
+        is_candidate = np.zeros(self._table.num_rows, dtype=np.bool_)
+        is_candidate[events.rows(np.flatnonzero(events.candidates(variable)))] = True
+        worth = self._utilities.of_variable(variable, self._table) * is_candidate
+        total = float(worth.sum())
+        return float((worth * stays).sum()) / total if total else 1.0
+
+
+def _drawn(walk: Walk) -> _Branch | None:
+    """Repeated groups are left out: nothing is drawn of them."""
+    slots = [slot for slot in sorted(walk.slots.elements) if walk.slot(slot).body is None]
+    found = drawn(walk, slots, DRAWS) if slots else None
     if found is None:
-        return 1.0, 0.0
+        return None
     partials, weights = found
     reader, holds = walk.reader(partials), np.ones(len(partials), dtype=np.bool_)
     for condition in walk.matching.program.conditions:
         if can_be_drawn(walk, condition) and not any(looking_back(condition)):
             holds &= reader.holds(condition)
-    kept = np.ones(len(partials), dtype=np.bool_)
-    for slot in plain:
-        for rows in walk.slots.all_rows(slot, partials):
-            kept &= stays[walk.matching.events.rows(rows[:, 0])]
-    matches = weights * holds
-    if np.count_nonzero(holds) >= ENOUGH:
-        return float((matches * kept).sum() / matches.sum()), float(matches.mean())
-    variables = [v for slot in slots for v in walk.slot(slot).variables]
-    shares = [_worth_kept(v, walk.matching, table, (stays, utilities)) for v in variables]
-    return float(np.prod(shares)), max(float(matches.mean()), 1e-9)
-
-
-def _worth_kept(
-    variable: int, matching: Matching, table: pa.Table, shed: tuple[Flags, Utilities]
-) -> float:
-    stays, utilities = shed
-    is_candidate = np.zeros(table.num_rows, dtype=np.bool_)
-    events = matching.events
-    is_candidate[events.rows(np.flatnonzero(events.candidates(variable)))] = True
-    worth = utilities.of_variable(variable, table) * is_candidate
-    total = float(worth.sum())
-    return float((worth * stays).sum()) / total if total else 1.0
+    rows = tuple(
+        walk.matching.events.rows(each[:, 0])
+        for slot in slots
+        for each in walk.slots.all_rows(slot, partials)
+    )
+    variables = tuple(v for slot in slots for v in walk.slot(slot).variables)
+    return _Branch(rows, weights * holds, variables)

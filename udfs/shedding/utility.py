@@ -78,9 +78,13 @@ class Utilities:
 
     def levels(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> npt.NDArray[np.int64]:
         """The level of each row, 0 to LEVELS - 1; 0 where nothing tells rows apart."""
+        return self.levels_of(self.of_rows(mask, rows))
+
+    def levels_of(self, worth: Numbers) -> npt.NDArray[np.int64]:
+        """The levels of rows that are worth so much."""
         if not self.tables:
-            return np.zeros(rows.num_rows, dtype=np.int64)
-        relative = np.minimum(self.of_rows(mask, rows) / self.top, 1.0)
+            return np.zeros(len(worth), dtype=np.int64)
+        relative = np.minimum(worth / self.top, 1.0)
         return np.minimum((np.sqrt(np.sqrt(relative)) * LEVELS).astype(np.int64), LEVELS - 1)
 
     def may_be_shed(self, mask: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

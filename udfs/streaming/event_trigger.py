@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.engine import State
     from spark_cep.udfs.events import Events
     from spark_cep.udfs.remotes.lookup import Lookup
+    from spark_cep.udfs.shedding.in_front import InFront
     from spark_cep.udfs.streaming.header import Header
     from spark_cep.udfs.streaming.store import Store
 
@@ -60,6 +61,9 @@ def event_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.Recor
     header = header_of(job, store)
     came = rows_of(job, arrived)
     fresh, late = _in_time(job.program, came, header.horizon)
+    shed = _shed(job, arrived, fresh)
+    if shed is not None:
+        fresh = shed.rows
     horizon = max(arrived.horizon, NO_WATERMARK if header.horizon is None else header.horizon)
     known = recall(job.token, arrived.bucket, header.nonce, _Remembered)
     if known is None:
@@ -81,6 +85,8 @@ def event_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.Recor
         ask_ahead(job.program, state.events, matching.lookups)
     metrics, matching.metrics = matching.metrics, Metrics()
     remember(job.token, arrived.bucket, header.nonce, replace(known, state=state))
+    if shed is not None:
+        shed.ended()
     # The header is last: it says what the blobs are.
     data = to_bytes(header)
     store.put_header(data)
@@ -94,8 +100,18 @@ def event_batches(job: Job, store: Store, arrived: Arrived) -> Iterator[pa.Recor
             "stored_rows": stored(header).stored,
             "state_bytes": len(data) + (0 if state.events is None else state.events.nbytes),
             "kept_partial_matches": sum(each["rows"] for each in header.kept),
+            **({} if shed is None else shed.told()),
         },
     )
+
+
+def _shed(job: Job, arrived: Arrived, fresh: pa.Table) -> InFront | None:
+    """Of the new rows those that there is time for."""
+    if job.shed is None:
+        return None
+    from spark_cep.udfs.shedding.in_front import in_front  # noqa: PLC0415 - few queries shed
+
+    return in_front(job, arrived, fresh)
 
 
 def _lookups(program: Program, arrived: Arrived) -> tuple[Lookup, ...]:

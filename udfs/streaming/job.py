@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
     from spark_cep.udfs.rows.output import RowOutput
     from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.shedding.spec import StreamShed
     from spark_cep.udfs.streaming.store import Store
 
 # Before the first watermark no row is late. Far enough from the ends of int64 that the distance
@@ -27,13 +28,15 @@ MICROSECONDS: Final = 1000
 @dataclass(frozen=True)
 class Job:
     """`identity` is what the state in a checkpoint is compared with. `token` is the same for all
-    triggers of one run of the query, and for nothing else."""
+    triggers of one run of the query, and for nothing else. `shed`: what may be dropped in front
+    of the engine."""
 
     program: Program | RowProgram
     output: Output | RowOutput
     schema: pa.Schema
     identity: Identity
     token: str
+    shed: StreamShed | None = None
 
 
 @dataclass(frozen=True)

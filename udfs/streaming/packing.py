@@ -7,7 +7,7 @@ types, and sorts them by key first. A blob passes as it is, a few of them a trig
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -30,8 +30,11 @@ def guarded(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from pieces
 
 
-def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The last column says which bucket a row belongs to; the others are what is packed."""
+def packed(
+    batches: Iterable[pa.RecordBatch], noted: Callable[[pa.Table], pa.Table] = lambda table: table
+) -> Iterator[pa.RecordBatch]:
+    """The last column says which bucket a row belongs to; the others are what is packed. `noted`:
+    a piece with what its buckets shall know of it."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -39,10 +42,10 @@ def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             waiting.append(batch)
             rows += batch.num_rows
         if rows >= PIECE_ROWS:
-            yield _pieces(pa.Table.from_batches(waiting))
+            yield _pieces(noted(pa.Table.from_batches(waiting)))
             waiting, rows = [], 0
     if waiting:
-        yield _pieces(pa.Table.from_batches(waiting))
+        yield _pieces(noted(pa.Table.from_batches(waiting)))
 
 
 def to_blob(table: pa.Table) -> bytes:

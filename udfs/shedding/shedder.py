@@ -1,0 +1,283 @@
+"""In front of a stream's engine: which of a trigger's rows it gets.
+
+    rows of a bucket -> how many there is time for -> all of them, or those that are worth most
+
+One `Shedder` serves all buckets of a query in a worker process. While there is room it learns what
+rows are worth, from rows of which none was dropped, and again when their values have drifted; a
+trigger that is too full before anything was learnt is learnt from as it comes. Otherwise a row is
+only counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_cep.udfs.events import counted, numbers, without_null_times
+from spark_cep.udfs.planning.costs import TYPICAL
+from spark_cep.udfs.shedding.arrays import own_numbers, staying_by_kind
+from spark_cep.udfs.shedding.budget import Budget
+from spark_cep.udfs.shedding.drift import Drift
+from spark_cep.udfs.shedding.learning import known_of, learn, roles
+from spark_cep.udfs.shedding.pace import Pace
+from spark_cep.udfs.shedding.utility import utilities_of
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.shedding.arrival import Arrival
+    from spark_cep.udfs.shedding.spec import Known, StreamShed
+
+# Rows that are learnt from: with the most there are draws for every bin, which takes 50 to 100 ms.
+MOST_ROWS: Final = 20_000
+LEAST_ROWS: Final = 500
+# A trigger of a bucket with so many rows is not begun without knowing anything.
+MANY_ROWS: Final = 5_000
+# What was learnt from few rows is learnt again from so many times as many.
+MORE: Final = 4
+# Learning takes about so long; where four times that is left of a bucket's time, there is room.
+LEARNING_SECONDS: Final = 0.1
+ROOM: Final = 4.0
+# A trigger that is learnt from under load: after so many without, at the least.
+PATIENCE: Final = 10
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """The rows that stay. `came`: how many there were. `shed`: by variable rows kept and dropped.
+    `recall`: what is expected to be left of the matches."""
+
+    rows: pa.Table
+    came: int
+    shed: dict[str, list[int]]
+    recall: float = 1.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A bucket's turn in a trigger, and what bounds it: a `budget` of seconds, a `quota` of rows
+    or a `share` of those that may be shed."""
+
+    bucket: int
+    budget: float | None = None
+    quota: float | None = None
+    share: float | None = None
+
+
+@dataclass
+class Shedder:
+    spec: StreamShed
+    program: Program
+    clock: Callable[[], float] = time.time
+    known: Known | None = None
+    learnings: int = 0
+    _drift: Drift | None = None
+    _budget: Budget | None = None
+    _paces: dict[int, Pace] = field(default_factory=dict)
+    _recent: list[pa.Table] = field(default_factory=list)
+    _since: int = 0
+    _learnt_rows: int = 0
+    _before: tuple[str | None, float] | None = None
+    _interval: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.known = self.spec.known
+        if self.spec.latency is not None:
+            self._budget = Budget(self.spec.latency, self.spec.safety, self.spec.parallel)
+
+    # -- a trigger of a bucket ------------------------------------------------------------------
+
+    def turn(self, bucket: int, trigger: str | None, arrival: Arrival | None, rows: int) -> Turn:
+        """What the bucket may have. Without an arrival nothing came."""
+        if arrival is None:
+            return Turn(bucket)
+        if self._budget is not None:
+            seconds = self._budget.seconds(trigger, arrival, rows, self.clock())
+            return Turn(bucket, budget=seconds)
+        if self.spec.rows_per_second is not None:
+            allowed = self.spec.rows_per_second * self._seconds_since(trigger, arrival)
+            return Turn(bucket, quota=allowed * rows / max(arrival.rows, 1))
+        return Turn(bucket, share=self.spec.keep)
+
+    def admit(self, turn: Turn, rows: pa.Table) -> Admitted:
+        """Of the bucket's new rows those that the engine gets."""
+        self._remember(rows)
+        if self._is_cold(turn, rows):
+            self._learn()
+        mask = numbers(rows.column(self.program.mask)).astype(np.int64)
+        _, needed = roles(self.program)
+        may_go = (mask != 0) & (mask & needed == 0)
+        quota = self._quota(turn, rows, may_go)
+        if quota is None or quota >= np.count_nonzero(may_go):
+            self._since = 0
+            return Admitted(rows, rows.num_rows, self._counts(mask, mask))
+        self._since += 1
+        if self._wants_to_learn(rows, under_load=True):
+            self._learn()
+        here = np.flatnonzero(may_go)
+        stays = np.ones(len(mask), dtype=np.bool_)
+        stays[here] = self._staying(mask[here], rows.take(pa.array(here)), quota)
+        recall = self.part(float(np.count_nonzero(stays[here])) / len(here))
+        kept = rows.filter(pa.array(stays))
+        return Admitted(kept, rows.num_rows, self._counts(mask, mask[stays]), recall)
+
+    def took(self, turn: Turn, admitted: Admitted, seconds: float) -> None:
+        """The engine had these rows of the bucket, and needed so long."""
+        if self._budget is not None:
+            self._budget.ended(admitted.came, self.clock())
+            density = self._density(admitted.rows)
+            pace = self._pace(turn.bucket)
+            pace.saw(admitted.came, admitted.rows.num_rows, density, seconds)
+
+    def learn_if_there_is_room(self, turn: Turn, seconds: float) -> None:
+        """After a bucket that took so long."""
+        if not self._recent:
+            return
+        has_room = turn.budget is None or turn.budget - seconds > ROOM * LEARNING_SECONDS
+        if has_room and self._wants_to_learn(self._recent[-1], under_load=False):
+            self._learn()
+
+    # -- how many --------------------------------------------------------------------------------
+
+    def _quota(self, turn: Turn, rows: pa.Table, may_go: Flags) -> float | None:
+        """How many rows that may be shed stay; None: all."""
+        if turn.share is not None:
+            return float(turn.share * np.count_nonzero(may_go))
+        if turn.budget is None or not rows.num_rows:
+            return turn.quota
+        share = self._pace(turn.bucket).share(rows.num_rows, self._density(rows), turn.budget)
+        if share >= 1:
+            return None
+        must_stay = rows.num_rows - int(np.count_nonzero(may_go))
+        return max(float(share * rows.num_rows - must_stay), 0.0)
+
+    def _staying(self, mask: npt.NDArray[np.int64], rows: pa.Table, quota: float) -> Flags:
+        """Which of the rows that may be shed stay."""
+        known = self.known
+        utilities = utilities_of((), *roles(self.program)) if known is None else known.utilities
+        times = numbers(rows.column(self.program.orders[0].column))
+        of_rows = (mask, utilities.levels(mask, rows), own_numbers(times, self.spec.seed))
+        loads = {} if known is None else known.loads
+        # Where nothing is known of the work that kinds make, all of them lose the same share.
+        policy = "random" if self.spec.policy == "utility" and not loads else self.spec.policy
+        return staying_by_kind(policy, of_rows, quota, loads)
+
+    def part(self, share: float) -> float:
+        """What is expected to be left of the matches if a share of the rows stays."""
+        if self.known is None:
+            return float(share ** min(len(branch.slots) for branch in self.program.branches))
+        return float(np.interp(share, np.linspace(0, 1, len(self.known.curve)), self.known.curve))
+
+    def _pace(self, bucket: int) -> Pace:
+        """The bucket's own, which begins as that of one that is known."""
+        found = self._paces.get(bucket)
+        if found is None:
+            growth = max(max(len(branch.slots) for branch in self.program.branches) - 1, 1)
+            found = Pace(growth, lambda share: max(self.part(share), share * share))
+            other = next((each for each in self._paces.values() if each.seen), None)
+            if other is not None:
+                found.work, found.density, found.fixed = other.work, other.density, other.fixed
+            self._paces[bucket] = found
+        if not found.seen and not found.density and self.known is not None:
+            found.work = max(found.work, self.known.work)
+        return found
+
+    def _density(self, rows: pa.Table) -> float:
+        """Rows in a unit of event time."""
+        times = numbers(rows.column(self.program.orders[0].column).drop_null())
+        if not len(times):
+            return 0.0
+        window = self.program.window
+        least = float(window.size) if window is not None else 1.0
+        span = max(float(times.max()) - float(times.min()), least or 1.0)
+        return float(rows.num_rows / span)
+
+    def _seconds_since(self, trigger: str | None, arrival: Arrival) -> float:
+        """From the trigger before to this one; of the first one it is not known, and one second
+        is taken."""
+        if self._before is None or self._before[0] != trigger:
+            if self._before is not None:
+                self._interval = max(arrival.began - self._before[1], 0.0)
+            self._before = (trigger, arrival.began)
+        return self._interval
+
+    # -- what rows are worth ---------------------------------------------------------------------
+
+    def _remember(self, rows: pa.Table) -> None:
+        """The latest rows as they came, of all buckets, to learn from."""
+        if rows.num_rows:
+            self._recent.append(_some(rows))
+            while sum(each.num_rows for each in self._recent[1:]) >= MOST_ROWS:
+                del self._recent[0]
+
+    def _is_cold(self, turn: Turn, rows: pa.Table) -> bool:
+        """Whether many rows come before anything is known of what matching them takes."""
+        is_timed = self.known is None and turn.budget is not None
+        return bool(is_timed and rows.num_rows >= MANY_ROWS)
+
+    def _wants_to_learn(self, rows: pa.Table, *, under_load: bool) -> bool:
+        """Whether there is something to learn. Under load that is the first time, when knowing is
+        worth the time, and where values have drifted, not more often than now and then."""
+        waiting = sum(each.num_rows for each in self._recent)
+        if waiting < LEAST_ROWS:
+            return False
+        if self.known is None or self._drift is None:
+            return self.known is None
+        if waiting >= MORE * self._learnt_rows:
+            return not under_load
+        return (not under_load or self._since % PATIENCE == 0) and self._drift.has_drifted(rows)
+
+    def _learn(self) -> None:
+        rows = without_null_times(self.program, _some(pa.concat_tables(self._recent)))
+        costs = self.program.costs or TYPICAL
+        found = learn(self.program, rows, self.spec.policy, costs, self.spec.keys)
+        self.learnings += 1
+        self._recent, self._learnt_rows = [], rows.num_rows
+        if found.estimates is not None:
+            self.known = known_of(self.program, rows, found, self.spec.policy, costs)
+            self._drift = Drift(found.utilities, rows, self.program.mask)
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def _counts(
+        self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]
+    ) -> dict[str, list[int]]:
+        every, kept = counted(self.program, before), counted(self.program, after)
+        return {
+            each.name: [kept[v], every[v] - kept[v]]
+            for v, each in enumerate(self.program.variables)
+            if not each.negated
+        }
+
+
+def _some(rows: pa.Table) -> pa.Table:
+    """So many rows that follow each other in time."""
+    return rows if rows.num_rows <= MOST_ROWS else rows.slice(0, MOST_ROWS)
+
+
+# ---- one for each query of this worker ---------------------------------------------------------
+
+_MOST_QUERIES: Final = 8
+_known: OrderedDict[str, Shedder] = OrderedDict()
+
+
+def shedder_of(token: str, spec: StreamShed, program: Program) -> Shedder:
+    """The worker's, for a run of a query."""
+    found = _known.pop(token, None) or Shedder(spec, program)
+    _known[token] = found
+    while len(_known) > _MOST_QUERIES:
+        _known.popitem(last=False)
+    return found
+
+
+def forget() -> None:
+    """All of them, as in a new worker."""
+    _known.clear()
