@@ -81,9 +81,9 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     statistics: object,
     limits: object,
     adapt: object,
-    after_match: object,
-    remotes: object,
-    shed: object,
+    after_match: object = None,
+    remotes: object = None,
+    shed: object = None,
 ) -> Options:
     """Options as the rest of the library wants them."""
     if after_match is not None:
@@ -116,8 +116,8 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     limits: object,
     plan: object,
     statistics: object,
-    remotes: object,
-    shed: object,
+    remotes: object = None,
+    shed: object = None,
 ) -> RowOptions:
     """The same for a row pattern."""
     if shed is not None:

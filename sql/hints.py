@@ -1,4 +1,4 @@
-"""Hints behind a clause: MATCH_RECOGNIZE (...) /*+ plan('zstream'), adapt('off') */.
+"""Hints behind a clause: MATCH_RECOGNIZE (...) /*+ plan('zstream'), shed(keep => 0.3) */.
 
 Spark ignores hints that it does not know. These are ours alone, so a misspelled one is an error:
 a plan that was asked for and silently not used would be worse.
@@ -6,9 +6,11 @@ a plan that was asked for and silently not used would be worse.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError
+from spark_cep.shedding.shed import Shed
 from spark_cep.sql.statement import Statement, Token, Unreadable
 from spark_cep.sql.wording import in_sql
 from spark_cep.udfs.program import Limits
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 _TEXTS = {"plan", "adapt"}
 _LIMITS = tuple(Limits.__dataclass_fields__)
-_HINT = "hints are plan('zstream'), adapt('off') and " + ", ".join(
+# What a stream's history is cannot be said in a statement.
+_SHED = tuple(name for name in Shed.__dataclass_fields__ if name != "history")
+_HINT = "hints are plan('zstream'), adapt('off'), shed(keep => 0.3) and " + ", ".join(
     f"{name}(1000000)" for name in _LIMITS
 )
 
@@ -33,32 +37,73 @@ def hints(statement: Statement, span: tuple[int, int] | None) -> dict[str, Any]:
         raise statement.error("this hint cannot be read", span, hint=_HINT) from None
     found: dict[str, Any] = {}
     limits: dict[str, int] = {}
-    tokens = [token for token in inner.tokens if not token.is_symbol(",")]
-    for at in range(0, len(tokens), 4):
-        name, value = _call(statement, span, tokens[at : at + 4])
-        (limits if name in _LIMITS else found)[name] = value
+    for tokens in _calls(inner):
+        at = (span[0] + tokens[0].start, span[0] + tokens[-1].end)
+        name, arguments = tokens[0].text.lower(), tokens[2:-1]
+        if name == "shed":
+            found[name] = _shed(statement, at, arguments)
+        else:
+            (limits if name in _LIMITS else found)[name] = _value(statement, at, name, arguments)
     if limits:
         try:
             found["limits"] = Limits(**limits)
         except CepError as error:
-            hint = None if error.hint is None else in_sql(error.hint)
-            raise statement.error(error.message, span, hint=hint) from None
+            raise _in_sql(statement, span, error) from None
     return found
 
 
-def _call(statement: Statement, span: tuple[int, int], tokens: list[Token]) -> tuple[str, Any]:
+def _calls(inner: Statement) -> Iterator[tuple[Token, ...]]:
+    """The tokens of each call, name to bracket; of what is none, the tokens that are there."""
+    index, count = 0, len(inner.tokens)
+    while index < count:
+        if inner.tokens[index].is_symbol(","):
+            index += 1
+            continue
+        closed = inner.partners.get(index + 1) if inner.symbol(index + 1, "(") else None
+        stop = count if closed is None else closed + 1
+        yield inner.tokens[index:stop]
+        index = stop
+
+
+def _value(
+    statement: Statement, at: tuple[int, int], name: str, arguments: tuple[Token, ...]
+) -> Any:
     """name('text') or name(number)."""
-    at = (span[0] + tokens[0].start, span[0] + tokens[-1].end)
-    name = tokens[0].text.lower()
-    shape = "".join(token.text if token.kind == "symbol" else "x" for token in tokens)
-    if shape != "x(x)" or name not in _TEXTS | set(_LIMITS):
-        raise _unknown(statement, at)
-    value = tokens[2]
-    if name in _TEXTS and value.kind == "string":
-        return name, value.text
-    if name in _LIMITS and value.kind == "number" and value.text.isdigit():
-        return name, int(value.text)
+    if len(arguments) == 1:
+        value = arguments[0]
+        if name in _TEXTS and value.kind == "string":
+            return value.text
+        if name in _LIMITS and value.kind == "number" and value.text.isdigit():
+            return int(value.text)
     raise _unknown(statement, at)
+
+
+def _shed(statement: Statement, at: tuple[int, int], arguments: tuple[Token, ...]) -> Shed:
+    """shed(keep => 0.3, policy => 'random'): the arguments of cep.Shed by their names."""
+    found: dict[str, Any] = {}
+    tokens = [token for token in arguments if not token.is_symbol(",")]
+    for place in range(0, len(tokens), 3):
+        name, *rest = tokens[place : place + 3]
+        if len(rest) < 2 or not rest[0].is_symbol("=>") or name.text.lower() not in _SHED:
+            known = ", ".join(_SHED)
+            hint = f"shed(keep => 0.3, policy => 'utility'); its arguments are {known}"
+            raise statement.error("this shed cannot be read", at, hint=hint)
+        found[name.text.lower()] = _literal(rest[1])
+    try:
+        return Shed(**found)
+    except CepError as error:
+        raise _in_sql(statement, at, error) from None
+
+
+def _literal(token: Token) -> Any:
+    if token.kind != "number":
+        return token.text
+    return int(token.text) if token.text.isdigit() else float(token.text)
+
+
+def _in_sql(statement: Statement, span: tuple[int, int], error: CepError) -> PatternError:
+    hint = None if error.hint is None else in_sql(error.hint)
+    return statement.error(in_sql(error.message), span, hint=hint)
 
 
 def _unknown(statement: Statement, span: tuple[int, int]) -> PatternError:

@@ -9,6 +9,7 @@ import pytest
 from spark_cep import all_of, any_of, event, no, seq
 from spark_cep.errors import PatternError
 from spark_cep.row_patterns import RowPattern
+from spark_cep.shedding.shed import Shed
 from spark_cep.udfs.program import Limits
 from tests.sql.recorded import rewritten
 
@@ -139,6 +140,15 @@ def test_hints_are_options() -> None:
     assert found["limits"] == Limits(matches=10)
 
 
+def test_shedding_is_a_hint_with_named_arguments() -> None:
+    behind = " /*+ shed(keep => 0.3, POLICY => 'random', seed => 7), plan('tree') */"
+    found = call("PATTERN SEQ(a, b)", behind=behind)
+    assert found["shed"] == Shed(keep=0.3, policy="random", seed=7)
+    assert found["plan"] == "tree"
+    found = call("PATTERN SEQ(a, b)", behind=" /*+ shed(latency => '1.5 seconds') */")
+    assert found["shed"] == Shed(latency="1.5 seconds")
+
+
 @pytest.mark.parametrize(
     ("clause", "message", "marked"),
     [
@@ -188,6 +198,11 @@ def test_hints_are_options() -> None:
         ("MATCH_RECOGNIZE (PATTERN SEQ(a, b) SKIP TILL LAST)", "is no strategy", "SKIP"),
         ("MATCH_RECOGNIZE (PATTERN (a)) /*+ plann('x') */", "is no hint", "plann"),
         ("MATCH_RECOGNIZE (PATTERN (a)) /*+ plan(zstream) */", "is no hint", "plan"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(0.3) */", "this shed cannot be read", "shed"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(kep => 0.3) */", "cannot be read", "shed"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(keep => 3) */", "keep is 3", "shed"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(seed => 3) */", "shed takes one of", "shed"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(keep => 0.3 */", "cannot be read", "/*"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(clause: str, message: str, marked: str) -> None:
