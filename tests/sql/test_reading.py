@@ -202,7 +202,7 @@ def test_shedding_is_a_hint_with_named_arguments() -> None:
         ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(kep => 0.3) */", "cannot be read", "shed"),
         ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(keep => 3) */", "keep is 3", "shed"),
         ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(seed => 3) */", "shed takes one of", "shed"),
-        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(keep => 0.3 */", "cannot be read", "/*"),
+        ("MATCH_RECOGNIZE (PATTERN (a)) /*+ shed(keep => 0.3 */", "cannot be read", "shed"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(clause: str, message: str, marked: str) -> None:
