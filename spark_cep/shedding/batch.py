@@ -39,7 +39,7 @@ from spark_cep.shedding.looked import Looked, share_of
 from spark_cep.shipping import prepare
 from spark_cep.shipping.typing_by_spark import type_of
 from spark_cep.udfs.events import without_null_times
-from spark_cep.udfs.planning.costs import measured
+from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.shedding.learning import Learnt, learn
 from spark_cep.udfs.shedding.quota import (
     PARTS,
@@ -78,10 +78,11 @@ def decided(
     source: Source, masked: DataFrame, shipping: Shipping, program: Program, shed: Shed
 ) -> Shedding:
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
+    ends = [] if shed.rows_per_second is None else _ends(shipping)
     rows = prepare.filtered(masked, shipping.compiled)
     learnt, sample = learnt_from(source, rows, shipping, program, shed)
     how = Scored(shipping.shipment, learnt.utilities, hashable(source.df.schema), shed.seed)
-    counts, span = _counted(scored(rows, how), shipping, shed)
+    counts, span = _counted(scored(rows, how), ends)
     looked = Looked(program, shed, learnt, sample, counts)
     share, reason = share_of(looked, span, cores_of(source.df.sparkSession))
     if share >= 1:
@@ -116,9 +117,10 @@ def counts_of(variables: Sequence[Variable]) -> Column:
 def learnt_from(
     source: Source, rows: DataFrame, shipping: Shipping, program: Program, shed: Shed
 ) -> tuple[Learnt, pa.Table]:
-    """What a sample of candidate rows says, and the sample."""
+    """What a sample of candidate rows says, and the sample. Loads are those of a typical machine:
+    measured ones would deal the quota to the kinds in another way each time."""
     sample = _sample(rows, source, shipping, program, shed)
-    return learn(program, sample, shed.policy, measured(), key_types(shipping, rows)), sample
+    return learn(program, sample, shed.policy, TYPICAL, key_types(shipping, rows)), sample
 
 
 # ---- two looks at the rows ---------------------------------------------------------------------
@@ -150,19 +152,14 @@ def _sample(
     return without_null_times(program, with_all_columns(program, found))
 
 
-def _counted(
-    rows: DataFrame, shipping: Shipping, shed: Shed
-) -> tuple[dict[int, Scores], float | None]:
-    """How many rows have which score, by mask; and the seconds of event time that they span, where
-    that is asked for."""
+def _counted(rows: DataFrame, ends: Sequence[Column]) -> tuple[dict[int, Scores], float | None]:
+    """How many rows have which score, by mask; and, given the columns of their `ends`, the seconds
+    of event time that they span."""
     place = F.floor(F.col(SCORE) * PARTS).cast("bigint").alias("place")
-    counts = [F.count("*").alias("rows")]
-    if shed.rows_per_second is not None:
-        counts += _ends(shipping)
     found = (
         rows.filter(F.col(SCORE).isNotNull())
         .groupBy(F.col(prepare.MASK).cast("bigint").alias("mask"), place)
-        .agg(*counts)
+        .agg(F.count("*").alias("rows"), *ends)
         .toArrow()
         .sort_by([("mask", "ascending"), ("place", "ascending")])
     )
@@ -171,7 +168,7 @@ def _counted(
         int(mask): Scores(places[masks == mask], amounts[masks == mask])
         for mask in np.unique(masks)
     }
-    if shed.rows_per_second is None:
+    if not ends:
         return scores, None
     first, last = pc.min(found.column("first")).as_py(), pc.max(found.column("last")).as_py()
     return scores, 0.0 if first is None else (last - first) / 1e6

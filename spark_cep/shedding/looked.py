@@ -63,7 +63,7 @@ class Looked:
         a like number."""
         utilities = self.learnt.utilities
         mask = numbers(self.sample.column(self.program.mask)).astype(np.int64)
-        own = np.random.default_rng(self.shed.seed).random(len(mask))
+        own = np.random.default_rng(self.shed.seed % (1 << 64)).random(len(mask))
         score = utilities.levels(mask, self.sample) + own
         return ~(utilities.may_be_shed(mask) & (score < thresholds(kinds, mask)))
 

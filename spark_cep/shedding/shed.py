@@ -61,8 +61,11 @@ class Shed:
         if self.policy not in POLICIES:
             known = ", ".join(f'"{each}"' for each in POLICIES)
             raise PlanError(f"{self.policy!r} is no policy", hint=f"policies are {known}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise PlanError(f"the seed is {self.seed!r}", hint="a seed is a whole number")
+        is_whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        if not is_whole or not -(2**63) <= self.seed < 2**63:
+            raise PlanError(
+                f"the seed is {self.seed!r}", hint="a seed is a whole number of 64 bits: seed=7"
+            )
         _check_share("safety", self.safety)
         if self.keep is not None:
             _check_share("keep", self.keep, least=0.0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.explaining.explanation import MatchPlan
 from spark_cep.explaining.shedding import percent
 from spark_cep.shedding.shed import Shed
+from spark_cep.udfs.shedding.drift import tables_in
 
 if TYPE_CHECKING:
     from spark_cep.compiling.compiled import Compiled
@@ -90,7 +91,7 @@ def _names(variables: Sequence[Variable], mask: int) -> list[str]:
 
 def _utility(utilities: Utilities, compiled: Compiled) -> list[dict[str, Any]]:
     """What worth is made of: for each variable the conditions, and by how much rows differ."""
-    tables = [table for each in utilities.tables.values() for table in each]
+    tables = tables_in(utilities)
     return [
         {
             "variable": compiled.variables[table.variable].name,
@@ -98,7 +99,7 @@ def _utility(utilities: Utilities, compiled: Compiled) -> list[dict[str, Any]]:
             "least": float(table.shares.min()),
             "mean": table.mean,
             "most": float(table.shares.max()),
-            "by_key": len(table.features) > 1 and not table.features[0].is_ordered,
+            "by_key": table.by_key,
         }
         for table in tables
     ]

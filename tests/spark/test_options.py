@@ -27,7 +27,7 @@ def df(spark: SparkSession) -> DataFrame:
     ("options", "message"),
     [
         ({"remotes": {"x": 1}}, "the remote 'x' is a int, not a cep.Remote"),
-        ({"shed": 0.5}, "shed= is not available yet"),
+        ({"shed": 0.5}, "shed takes cep.Shed, not float"),
         ({"after_match": "SKIP TO NEXT ROW"}, "after_match= is for row patterns"),
         ({"adapt": "sometimes"}, "'sometimes' is no way to adapt"),
         ({"rows": "all omit empty"}, "is for row patterns"),

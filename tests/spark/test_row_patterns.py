@@ -384,7 +384,7 @@ def test_equal_keys_are_one_partition_and_show_as_they_were(spark: SparkSession)
         ({"rows": "some"}, "'some' is no choice of rows", "all omit empty"),
         ({"after_match": 1}, "after_match takes text", "SKIP TO NEXT ROW"),
         ({"measures": "x"}, "measures takes a dict", "measures="),
-        ({"shed": 1}, "shed= is not available yet", "within"),
+        ({"shed": 1}, "shed= is for event patterns", "leave it out"),
         ({"measures": {"m": "upper(price, 1)"}}, "the measure m:", None),
         ({"measures": {"m": "sum(note)"}}, "sum does not take STRING", "a number"),
     ],

@@ -58,13 +58,15 @@ Shares = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Table:
-    """`shares` has an axis for each feature. `mean`: of all draws, the condition's selectivity."""
+    """`shares` has an axis for each feature. `mean`: of all draws, the condition's selectivity.
+    `by_key`: the first feature is the key."""
 
     variable: int
     condition: int
     features: tuple[Feature, ...]
     shares: Shares
     mean: float
+    by_key: bool = False
 
     def passes(self, table: pa.Table) -> Shares:
         """For each row of the shipped columns."""
@@ -233,7 +235,7 @@ def _by_key(walk: Walk, seen: _Seen, pooled: Table, keys: Sequence[Type]) -> Tab
     shares = _smoothed(counted, np.broadcast_to(all_keys, sizes))
     if _apart(shares, np.broadcast_to(all_keys, sizes), counted[0]) < DIFFERENT:
         return None
-    return Table(pooled.variable, pooled.condition, (key, coarse), shares, mean)
+    return Table(pooled.variable, pooled.condition, (key, coarse), shares, mean, by_key=True)
 
 
 def _apart(shares: Shares, pooled: Shares, draws: Shares) -> float:
