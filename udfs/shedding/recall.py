@@ -38,11 +38,13 @@ Numbers = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class _Branch:
     """Drawn matches of one branch: for each of its slots the rows of the table, and what each match
-    stands for, 0 where a condition does not hold. `variables`: one for each slot."""
+    stands for, 0 where a condition does not hold. `variables`: one for each slot. `grouped`: those
+    of repeated groups, of which nothing is drawn: the worth of theirs that stays stands in."""
 
     rows: tuple[npt.NDArray[np.int64], ...]
     matches: Numbers
     variables: tuple[int, ...]
+    grouped: tuple[int, ...]
 
 
 class Drawn:
@@ -75,10 +77,14 @@ class Drawn:
         return tuple(float(each) for each in np.maximum.accumulate(found))
 
     def _of_branch(self, branch: _Branch, stays: Flags) -> float:
+        grouped = self._worths_kept(branch.grouped, stays)
         if np.count_nonzero(branch.matches) >= ENOUGH:
             kept = np.logical_and.reduce([stays[rows] for rows in branch.rows])
-            return float((branch.matches * kept).sum() / branch.matches.sum())
-        return float(np.prod([self._worth_kept(v, stays) for v in branch.variables]))
+            return grouped * float((branch.matches * kept).sum() / branch.matches.sum())
+        return grouped * self._worths_kept(branch.variables, stays)
+
+    def _worths_kept(self, variables: tuple[int, ...], stays: Flags) -> float:
+        return float(np.prod([self._worth_kept(v, stays) for v in variables]))
 
     def _worth_kept(self, variable: int, stays: Flags) -> float:
         events = self._matching.events
@@ -90,9 +96,12 @@ class Drawn:
 
 
 def _drawn(walk: Walk) -> _Branch | None:
-    """Repeated groups are left out: nothing is drawn of them."""
-    slots = [slot for slot in sorted(walk.slots.elements) if walk.slot(slot).body is None]
-    found = drawn(walk, slots, DRAWS) if slots else None
+    every = sorted(walk.slots.elements)
+    slots = [slot for slot in every if walk.slot(slot).body is None]
+    grouped = tuple(v for slot in every if slot not in slots for v in walk.slot(slot).variables)
+    if not slots:
+        return _Branch((), np.zeros(1), (), grouped)
+    found = drawn(walk, slots, DRAWS)
     if found is None:
         return None
     partials, weights = found
@@ -106,4 +115,4 @@ def _drawn(walk: Walk) -> _Branch | None:
         for each in walk.slots.all_rows(slot, partials)
     )
     variables = tuple(v for slot in slots for v in walk.slot(slot).variables)
-    return _Branch(rows, weights * holds, variables)
+    return _Branch(rows, weights * holds, variables, grouped)
