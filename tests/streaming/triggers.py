@@ -4,6 +4,7 @@ watermark allows, with the state in a store between them."""
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from spark_cep.udfs.output import Field, Output
 from spark_cep.udfs.program import Adaptation, Plan
+from spark_cep.udfs.shedding import shedder
+from spark_cep.udfs.shedding.arrival import noting
 from spark_cep.udfs.state import fingerprint
 from spark_cep.udfs.streaming import remembered
 from spark_cep.udfs.streaming.header import identity
@@ -26,6 +29,7 @@ from tests.local import Pipeline, Setting
 from tests.settings import plans
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.shedding.spec import StreamShed
     from tests.cases import Case
     from tests.reference.matcher import Match
 
@@ -63,7 +67,13 @@ class Stream:
     """One bucket."""
 
     def __init__(
-        self, case: Case, plan: Plan, *, ships_all: bool = True, adapts: bool = False
+        self,
+        case: Case,
+        plan: Plan,
+        *,
+        ships_all: bool = True,
+        adapts: bool = False,
+        shed: StreamShed | None = None,
     ) -> None:
         self.pipeline = Pipeline(case, Setting(plan, ships_all=ships_all))
         program = self.pipeline.program
@@ -79,11 +89,13 @@ class Stream:
             row=(Field(row, "u"), Field(-1 + len(program.columns), "p")),
         )
         schema = self._table.schema
-        self.job = Job(program, output, schema, identity(fingerprint(program), schema, 1), "one")
+        whose = identity(fingerprint(program), schema, 1)
+        self.job = Job(program, output, schema, whose, "one", shed)
         self.store = InMemory()
         self.metrics: list[dict[str, Any]] = []
         self._places = {row["u"]: place for place, row in enumerate(case.rows)}
         remembered.forget()
+        shedder.forget()
 
     @property
     def ids(self) -> list[int]:
@@ -95,9 +107,8 @@ class Stream:
         """The matches of one trigger; `rows` of the shipped ones."""
         table = self._table.take(pa.array(rows, pa.int64()))
         table = table.append_column("bucket", pa.array(np.zeros(len(rows), np.int32)))
-        blobs = [
-            blob.as_py() for batch in packed(table.to_batches()) for blob in batch.column("blob")
-        ]
+        pieces = packed(table.to_batches(), noting(time.time()))
+        blobs = [blob.as_py() for batch in pieces for blob in batch.column("blob")]
         arrived = Arrived(0, tuple(blobs), horizon, "stream", str(len(self.metrics)))
         answer = [from_blob(blob) for blob in run_trigger(self.job, self.store, arrived)]
         found = pa.concat_tables(answer)

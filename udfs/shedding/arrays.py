@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Flags = npt.NDArray[np.bool_]
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+_STEP = 0x9E3779B97F4A7C15
 
 
 def staying(levels: npt.NDArray[np.int64], own: npt.NDArray[np.float64], quota: int) -> Flags:
@@ -64,7 +64,7 @@ def staying_by_kind(
 def own_numbers(times: npt.NDArray[Any], seed: int) -> npt.NDArray[np.float64]:
     """A number in [0, 1) for each row, from its event time."""
     whole = times if times.dtype.kind == "i" else times.astype(np.float64).view(np.int64)
-    mixed = whole.astype(np.uint64) + np.uint64(seed & (2**64 - 1)) * _STEP + _STEP
+    mixed = whole.astype(np.uint64) + np.uint64((seed + 1) * _STEP % 2**64)
     for shift, factor in zip((30, 27), _MIX, strict=True):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * factor
     mixed ^= mixed >> np.uint64(31)

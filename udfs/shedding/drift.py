@@ -14,6 +14,8 @@ import numpy.typing as npt
 from spark_cep.udfs.events import numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
     from spark_cep.udfs.shedding.passing import Table
@@ -24,31 +26,43 @@ ROWS: Final = 1000
 # The share of the rows that would have to lie in other bins, beyond what chance alone makes.
 FAR: Final = 0.2
 
+Filled = npt.NDArray[np.float64]
+
 
 class Drift:
-    """Compares with the rows that `utilities` were learnt from."""
+    """Compares with the rows that `utilities` were learnt from, which filled their bins so."""
 
-    def __init__(self, utilities: Utilities, rows: pa.Table, mask: int) -> None:
+    def __init__(self, utilities: Utilities, then: Sequence[Filled], mask: int) -> None:
         self._mask = mask
-        self._tables = [table for found in utilities.tables.values() for table in found]
-        self._then = [self._filled(table, rows) for table in self._tables]
+        self._tables = tables_in(utilities)
+        self._then = then
 
     def has_drifted(self, rows: pa.Table) -> bool:
         """Whether any table's bins are filled differently by these rows."""
         some = rows if rows.num_rows <= ROWS else _spread(rows)
         return any(
-            _distance(then, self._filled(table, some)) > FAR
+            _distance(then, _filled(table, some, self._mask)) > FAR
             for table, then in zip(self._tables, self._then, strict=True)
         )
 
-    def _filled(self, table: Table, rows: pa.Table) -> npt.NDArray[np.float64]:
-        """How many rows of the table's variable are in each bin."""
-        mask = numbers(rows.column(self._mask)).astype(np.int64)
-        here = rows.filter((mask >> table.variable & 1).astype(np.bool_))
-        bins = [feature.bins(here.column(feature.column)) for feature in table.features]
-        sizes = tuple(feature.size for feature in table.features)
-        at = np.ravel_multi_index(tuple(bins), sizes)
-        return np.bincount(at, minlength=int(np.prod(sizes))).astype(np.float64)
+
+def filled(utilities: Utilities, rows: pa.Table, mask: int) -> tuple[Filled, ...]:
+    """How rows fill the bins of each table. `mask`: the column of their masks."""
+    return tuple(_filled(table, rows, mask) for table in tables_in(utilities))
+
+
+def tables_in(utilities: Utilities) -> list[Table]:
+    return [table for found in utilities.tables.values() for table in found]
+
+
+def _filled(table: Table, rows: pa.Table, mask: int) -> Filled:
+    """How many rows of the table's variable are in each bin."""
+    masks = numbers(rows.column(mask)).astype(np.int64)
+    here = rows.filter((masks >> table.variable & 1).astype(np.bool_))
+    bins = [feature.bins(here.column(feature.column)) for feature in table.features]
+    sizes = tuple(feature.size for feature in table.features)
+    at = np.ravel_multi_index(tuple(bins), sizes)
+    return np.bincount(at, minlength=int(np.prod(sizes))).astype(np.float64)
 
 
 def _spread(rows: pa.Table) -> pa.Table:

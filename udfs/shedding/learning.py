@@ -13,6 +13,7 @@ from spark_cep.udfs.planning.generate import generate, models, plan_from
 from spark_cep.udfs.planning.model import plan_cost
 from spark_cep.udfs.sampling import estimates_from, matching_of
 from spark_cep.udfs.shedding.arrays import staying_by_kind
+from spark_cep.udfs.shedding.drift import filled
 from spark_cep.udfs.shedding.load import loads
 from spark_cep.udfs.shedding.passing import tables_of
 from spark_cep.udfs.shedding.recall import Drawn
@@ -75,7 +76,9 @@ def known_of(
     curve = learnt.drawn.curve(stays)
     work = work_of(program, learnt.estimates, costs) / max(table.num_rows, 1)
     matches = matches_of(program, learnt.estimates) / max(table.num_rows, 1)
-    return Known(utilities, learnt.loads, curve, work + matches * MATCH_SECONDS)
+    seconds = work + matches * MATCH_SECONDS
+    in_bins = filled(utilities, table, program.mask)
+    return Known(utilities, learnt.loads, curve, seconds, in_bins)
 
 
 def roles(program: Program) -> tuple[int, int]:

@@ -3,9 +3,8 @@
     rows of a bucket -> how many there is time for -> all of them, or those that are worth most
 
 One `Shedder` serves all buckets of a query in a worker process. While there is room it learns what
-rows are worth, from rows of which none was dropped, and again when their values have drifted; a
-trigger that is too full before anything was learnt is learnt from as it comes. Otherwise a row is
-only counted.
+rows are worth, from rows as they came, and again when their values have drifted; a trigger that is
+too full before anything was learnt is learnt from first. Otherwise a row is only counted.
 """
 
 from __future__ import annotations
@@ -89,7 +88,8 @@ class Shedder:
     _interval: float = 1.0
 
     def __post_init__(self) -> None:
-        self.known = self.spec.known
+        if self.spec.known is not None:
+            self._know(self.spec.known, MOST_ROWS)
         if self.spec.latency is not None:
             self._budget = Budget(self.spec.latency, self.spec.safety, self.spec.parallel)
 
@@ -229,8 +229,8 @@ class Shedder:
         waiting = sum(each.num_rows for each in self._recent)
         if waiting < LEAST_ROWS:
             return False
-        if self.known is None or self._drift is None:
-            return self.known is None
+        if self._drift is None:
+            return True
         if waiting >= MORE * self._learnt_rows:
             return not under_load
         return (not under_load or self._since % PATIENCE == 0) and self._drift.has_drifted(rows)
@@ -240,10 +240,15 @@ class Shedder:
         costs = self.program.costs or TYPICAL
         found = learn(self.program, rows, self.spec.policy, costs, self.spec.keys)
         self.learnings += 1
-        self._recent, self._learnt_rows = [], rows.num_rows
+        self._recent = []
         if found.estimates is not None:
-            self.known = known_of(self.program, rows, found, self.spec.policy, costs)
-            self._drift = Drift(found.utilities, rows, self.program.mask)
+            known = known_of(self.program, rows, found, self.spec.policy, costs)
+            self._know(known, rows.num_rows)
+
+    def _know(self, known: Known, rows: int) -> None:
+        """What so many rows said."""
+        self.known, self._learnt_rows = known, rows
+        self._drift = Drift(known.utilities, known.filled, self.program.mask)
 
     # -- what is told ----------------------------------------------------------------------------
 

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Type
+    from spark_cep.udfs.shedding.drift import Filled
     from spark_cep.udfs.shedding.utility import Policy, Utilities
 
 
 @dataclass(frozen=True)
 class Known:
     """What rows said: what they are worth, the work that each variable's make, the share of the
-    matches that is left by tenths of the rows that stay, and what matching takes, seconds a
-    row."""
+    matches that is left by tenths of the rows that stay, what matching takes, seconds a row, and
+    how many rows filled which bins of the tables."""
 
     utilities: Utilities
     loads: Mapping[int, float]
     curve: tuple[float, ...]
     work: float
+    filled: tuple[Filled, ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,62 @@
+"""A bucket's part of the time that a trigger has."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from spark_cep.udfs.shedding.arrival import Arrival, arrival_of, noting
+from spark_cep.udfs.shedding.budget import LEAST_SPARK_SECONDS, SPARK_SECONDS, Budget
+from spark_cep.udfs.streaming.packing import to_blob
+
+LATENCY, SAFETY = 2.0, 0.8
+WHOLE = LATENCY * SAFETY - SPARK_SECONDS
+
+
+def test_buckets_share_what_is_left_by_their_rows() -> None:
+    budget = Budget(LATENCY, SAFETY, parallel=1)
+    arrival = Arrival(100.0, 1000)
+    assert budget.seconds("1", arrival, 250, 100.0) == pytest.approx(WHOLE / 4)
+    budget.ended(250, 100.2)
+    # 750 rows are left, and 0.2 seconds are over.
+    assert budget.seconds("1", arrival, 250, 100.2) == pytest.approx((WHOLE - 0.2) / 3)
+    budget.ended(250, 100.2)
+    assert budget.seconds("1", arrival, 500, 100.2) == pytest.approx(WHOLE - 0.2)
+
+
+def test_so_many_buckets_at_a_time_as_there_are_workers() -> None:
+    budget = Budget(LATENCY, SAFETY, parallel=2)
+    arrival = Arrival(100.0, 1000)
+    assert budget.seconds("1", arrival, 250, 100.0) == pytest.approx(WHOLE / 2)
+    budget.ended(250, 100.0)
+    # The other worker has done as much.
+    assert budget.seconds("1", arrival, 250, 100.0) == pytest.approx(WHOLE)
+
+
+def test_no_bucket_has_more_than_what_is_left_nor_less_than_nothing() -> None:
+    budget = Budget(LATENCY, SAFETY, parallel=8)
+    assert budget.seconds("1", Arrival(100.0, 10), 900, 100.0) == pytest.approx(WHOLE)
+    assert budget.seconds("1", Arrival(100.0, 10), 900, 103.0) == 0.0
+
+
+def test_what_spark_needs_between_triggers_is_seen() -> None:
+    budget = Budget(LATENCY, SAFETY, parallel=1)
+    budget.seconds("1", Arrival(100.0, 10), 10, 100.0)
+    budget.ended(10, 101.0)
+    budget.seconds("2", Arrival(101.25, 10), 10, 101.3)
+    assert budget.spark_seconds == pytest.approx(0.25)
+    budget.ended(10, 102.0)
+    # A pause between triggers is none of Spark's work.
+    budget.seconds("3", Arrival(160.0, 10), 10, 160.0)
+    assert budget.spark_seconds == pytest.approx(0.25)
+    budget.ended(10, 161.0)
+    budget.seconds("4", Arrival(161.001, 10), 10, 161.0)
+    assert budget.spark_seconds == LEAST_SPARK_SECONDS
+
+
+def test_what_tasks_note_comes_with_the_blobs() -> None:
+    rows = pa.table({"t": [1, 2, 3]})
+    blobs = [to_blob(noting(5.0)(rows)), to_blob(noting(4.5)(rows.slice(0, 2))), to_blob(rows)]
+    assert arrival_of(blobs) == Arrival(4.5, 5)
+    assert arrival_of([to_blob(rows)]) is None
+    assert arrival_of([]) is None
