@@ -24,7 +24,6 @@ ENOUGH_ROWS: Final = 1000
 # Rows that take less leave nothing to save.
 LITTLE_SECONDS: Final = 5e-3
 # Being slower than thought is believed at once, being faster bit by bit.
-UP: Final = 0.7
 DOWN: Final = 0.3
 # Densities within this factor are the same.
 ALIKE: Final = 1.5
@@ -33,9 +32,9 @@ _HALVINGS: Final = 20
 
 @dataclass
 class Pace:
-    """`work`: seconds a row, at `density` rows in a unit of event time; before any was seen, what
-    the cost model expects. `growth`: the power of the density with which that grows beyond.
-    `part`: of the work, by the share of the rows that stays."""
+    """`work`: seconds a row that came, where `density` of them came in a unit of event time; before
+    any was seen, what the cost model expects. `growth`: the power of the density with which that
+    grows beyond. `part`: of the work, by the share of the rows that stays."""
 
     growth: int
     part: Callable[[float], float]
@@ -58,7 +57,7 @@ class Pace:
             return
         measured = max(seconds - self.fixed - beside, 0.0) / (came * part)
         expected = self._work(density)
-        weight = 1.0 if not self.seen else UP if measured > expected else DOWN
+        weight = DOWN if self.seen and measured < expected else 1.0
         self.work = expected + weight * (measured - expected)
         self.density = density
         self.seen += 1

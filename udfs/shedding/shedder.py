@@ -51,11 +51,13 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Admitted:
-    """The rows that stay. `came`: how many there were. `shed`: by variable rows kept and dropped.
-    `recall`: what is expected to be left of the matches."""
+    """The rows that stay. `came`: how many there were, `density`: of them, in a unit of event time.
+    `shed`: by variable rows kept and dropped. `recall`: what is expected to be left of the
+    matches."""
 
     rows: pa.Table
     came: int
+    density: float
     shed: dict[str, list[int]]
     recall: float = 1.0
 
@@ -115,10 +117,11 @@ class Shedder:
         mask = numbers(rows.column(self.program.mask)).astype(np.int64)
         _, needed = roles(self.program)
         may_go = (mask != 0) & (mask & needed == 0)
-        quota = self._quota(turn, rows, may_go)
+        density = 0.0 if self._budget is None else self._density(rows)
+        quota = self._quota(turn, (rows.num_rows, density), may_go)
         if quota is None or quota >= np.count_nonzero(may_go):
             self._since = 0
-            return Admitted(rows, rows.num_rows, self._counts(mask, mask))
+            return Admitted(rows, rows.num_rows, density, self._counts(mask, mask))
         self._since += 1
         if self._wants_to_learn(rows, under_load=True):
             self._learn()
@@ -127,15 +130,15 @@ class Shedder:
         stays[here] = self._staying(mask[here], rows.take(pa.array(here)), quota)
         recall = self.part(float(np.count_nonzero(stays[here])) / len(here))
         kept = rows.filter(pa.array(stays))
-        return Admitted(kept, rows.num_rows, self._counts(mask, mask[stays]), recall)
+        counts = self._counts(mask, mask[stays])
+        return Admitted(kept, rows.num_rows, density, counts, recall)
 
     def took(self, turn: Turn, admitted: Admitted, seconds: float) -> None:
         """The engine had these rows of the bucket, and needed so long."""
         if self._budget is not None:
             self._budget.ended(admitted.came, self.clock())
-            density = self._density(admitted.rows)
-            pace = self._pace(turn.bucket)
-            pace.saw(admitted.came, admitted.rows.num_rows, density, seconds)
+            kept = admitted.rows.num_rows
+            self._pace(turn.bucket).saw(admitted.came, kept, admitted.density, seconds)
 
     def learn_if_there_is_room(self, turn: Turn, seconds: float) -> None:
         """After a bucket that took so long."""
@@ -147,17 +150,17 @@ class Shedder:
 
     # -- how many --------------------------------------------------------------------------------
 
-    def _quota(self, turn: Turn, rows: pa.Table, may_go: Flags) -> float | None:
-        """How many rows that may be shed stay; None: all."""
+    def _quota(self, turn: Turn, came: tuple[int, float], may_go: Flags) -> float | None:
+        """How many rows that may be shed stay; None: all. `came`: rows, and their density."""
+        rows, density = came
         if turn.share is not None:
             return float(turn.share * np.count_nonzero(may_go))
-        if turn.budget is None or not rows.num_rows:
+        if turn.budget is None or not rows:
             return turn.quota
-        share = self._pace(turn.bucket).share(rows.num_rows, self._density(rows), turn.budget)
+        share = self._pace(turn.bucket).share(rows, density, turn.budget)
         if share >= 1:
             return None
-        must_stay = rows.num_rows - int(np.count_nonzero(may_go))
-        return max(float(share * rows.num_rows - must_stay), 0.0)
+        return max(share * rows - (rows - int(np.count_nonzero(may_go))), 0.0)
 
     def _staying(self, mask: npt.NDArray[np.int64], rows: pa.Table, quota: float) -> Flags:
         """Which of the rows that may be shed stay."""

@@ -1,0 +1,172 @@
+"""When a worker learns what rows are worth, and what it does with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from benchmarks.programs import Prepared, prepare
+from spark_cep.pattern import event, seq
+from spark_cep.udfs.planning.costs import TYPICAL
+from spark_cep.udfs.shedding.arrival import Arrival
+from spark_cep.udfs.shedding.learning import known_of, learn
+from spark_cep.udfs.shedding.shedder import LEAST_ROWS, MANY_ROWS, Admitted, Shedder
+from spark_cep.udfs.shedding.spec import StreamShed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PATTERN = seq(event("a", "kind = 0"), event("b", "kind = 1")).where("b.x > a.x + 1").within(50)
+KEEP = StreamShed(0.3, None, None, "utility", 0.8, 0, 1)
+LATENCY = replace(KEEP, keep=None, latency=10.0)
+
+
+def rows(count: int, *, begin: int = 0, middle: float = 0.0, seed: int = 0) -> Prepared:
+    random = np.random.default_rng(seed)
+    columns = {
+        "t": np.arange(begin, begin + count),
+        "kind": np.arange(count) % 2,
+        "x": random.normal(middle, 1.0, count),
+    }
+    return prepare(PATTERN, columns)
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shedder(spec: StreamShed, clock: Clock | None = None) -> Shedder:
+    return Shedder(spec, rows(10).program, clock or Clock())
+
+
+def come(each: Shedder, table: pa.Table, trigger: int, seconds: float = 0.0) -> Admitted:
+    """A trigger of the only bucket, which takes so long."""
+    assert isinstance(each.clock, Clock)
+    turn = each.turn(0, str(trigger), Arrival(each.clock.now, table.num_rows), table.num_rows)
+    admitted = each.admit(turn, table)
+    each.clock.now += seconds
+    each.took(turn, admitted, seconds)
+    each.learn_if_there_is_room(turn, seconds)
+    return admitted
+
+
+def mean_worth(each: Shedder, table: pa.Table, variable: int) -> float:
+    assert each.known is not None
+    return float(each.known.utilities.of_variable(variable, table).mean())
+
+
+def test_too_few_rows_are_not_learnt_from_and_then_as_many_of_each_kind_go_at_random() -> None:
+    each = shedder(KEEP)
+    admitted = come(each, rows(LEAST_ROWS - 100).table, 1)
+    assert each.known is None
+    assert admitted.shed == {"a": [60, 140], "b": [60, 140]}
+    assert admitted.recall == pytest.approx(0.3**2)
+
+
+def test_rows_of_several_triggers_are_learnt_from_together() -> None:
+    each = shedder(KEEP)
+    come(each, rows(LEAST_ROWS // 2).table, 1)
+    assert each.known is None
+    come(each, rows(LEAST_ROWS // 2, begin=LEAST_ROWS // 2, seed=1).table, 2)
+    assert each.known is not None
+
+
+def test_what_was_learnt_decides_what_stays() -> None:
+    each = shedder(KEEP)
+    come(each, rows(4000).table, 1)
+    prepared = rows(4000, begin=4000, seed=1)
+    admitted = come(each, prepared.table, 2)
+    column = prepared.program.conditions[0].expression.children()[0].column  # type: ignore[attr-defined]
+    kind = np.arange(4000) % 2
+    stays = np.isin(prepared.table.column(0).to_numpy(), admitted.rows.column(0).to_numpy())
+    values = prepared.table.column(column).to_numpy(zero_copy_only=False)
+    # Of the b the highest, of the a the lowest.
+    assert values[(kind == 1) & stays].min() > np.quantile(values[(kind == 1)], 0.6)
+    assert admitted.recall > 0.3  # at random 0.09
+
+
+def test_it_is_learnt_once_while_values_stay_what_they_were() -> None:
+    each = shedder(KEEP)
+    for trigger in range(1, 9):
+        come(each, rows(5000, begin=5000 * trigger, seed=trigger).table, trigger)
+    assert each.learnings <= 3
+
+
+def test_what_has_drifted_is_learnt_again() -> None:
+    each = shedder(replace(KEEP, keep=1.0))
+    for trigger in range(1, 5):
+        come(each, rows(20_000, begin=20_000 * trigger, seed=trigger).table, trigger)
+    before = each.learnings
+    moved = rows(20_000, begin=200_000, middle=5.0, seed=7)
+    assert mean_worth(each, moved.table, 1) > 0.6
+    come(each, moved.table, 5)
+    assert each.learnings == before + 1
+    assert mean_worth(each, moved.table, 1) == pytest.approx(0.24, abs=0.05)
+
+
+def test_a_history_is_known_from_the_first_row_on() -> None:
+    past = rows(20_000)
+    learnt = learn(past.program, past.table, "utility", TYPICAL)
+    known = known_of(past.program, past.table, learnt, "utility", TYPICAL)
+    each = shedder(replace(KEEP, known=known))
+    admitted = come(each, rows(200, begin=20_000, seed=1).table, 1)
+    assert each.learnings == 0
+    assert admitted.recall > 0.3  # at random 0.09
+    # Values that differ from the history's are noticed, too.
+    come(each, rows(2000, begin=30_000, middle=5.0).table, 2)
+    assert each.learnings == 1
+
+
+def test_learning_waits_for_room() -> None:
+    each = shedder(LATENCY)
+    come(each, rows(MANY_ROWS - 1).table, 1, seconds=7.5)
+    assert each.learnings == 0
+    come(each, rows(MANY_ROWS - 1, begin=MANY_ROWS).table, 2, seconds=0.1)
+    assert each.learnings == 1
+
+
+def test_a_first_trigger_with_many_rows_is_learnt_from_before_it_is_begun() -> None:
+    each = shedder(LATENCY)
+    turn = each.turn(0, "1", Arrival(1000.0, MANY_ROWS), MANY_ROWS)
+    each.admit(turn, rows(MANY_ROWS).table)
+    assert each.learnings == 1
+
+
+def test_the_bound_holds_when_a_row_takes_ten_times_as_long_as_before() -> None:
+    """Not in the trigger in which that begins, but from the next one on."""
+    clock = Clock()
+    each = shedder(LATENCY, clock)
+    seconds = 0.0
+    for trigger in range(1, 12):
+        table = rows(200_000, begin=200_000 * trigger, seed=trigger).table
+        row = 10e-6 if trigger < 5 else 100e-6
+        turn = each.turn(0, str(trigger), Arrival(clock.now, table.num_rows), table.num_rows)
+        admitted = each.admit(turn, table)
+        share = admitted.rows.num_rows / table.num_rows
+        part = max(each.part(share), share**2)
+        seconds = 0.003 + admitted.rows.num_rows * 1.5e-6 + table.num_rows * row * part
+        clock.now += seconds
+        each.took(turn, admitted, seconds)
+        if trigger < 5:
+            assert share == 1.0
+        if trigger > 5:
+            assert seconds < 8.0
+            assert share < 0.8
+    assert seconds > 4.0
+
+
+def test_rows_a_second_are_those_since_the_trigger_before() -> None:
+    clock = Clock()
+    each = shedder(replace(KEEP, keep=None, rows_per_second=100.0), clock)
+    kept = []
+    for trigger, pause in enumerate((0.0, 2.0, 5.0), 1):
+        clock.now += pause
+        kept.append(come(each, rows(1000, begin=1000 * trigger).table, trigger).rows.num_rows)
+    assert kept == [100, 200, 500]
