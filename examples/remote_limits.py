@@ -75,6 +75,7 @@ def serving() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}/places"
     finally:
         server.shutdown()
+        server.server_close()
 
 
 def places_from(address: str) -> Callable[[list[int]], dict[int, list[str]]]:
