@@ -61,11 +61,12 @@ def used_of(
     remotes: Mapping[str, Remote], pattern: Pattern | RowPattern, options: Mapping[str, Any]
 ) -> dict[str, Remote] | None:
     """Those that the texts of a pattern and its measures name; all of them where a call names
-    none. None if there are none."""
+    none, or one that is not there, for the error to say what is. None if there are none."""
     texts = [*texts_of(pattern), *(options.get("measures") or {}).values()]
     used = {name for text in texts if isinstance(text, str) for name in _named(text)}
-    found = {n: each for n, each in remotes.items() if n.casefold() in used or None in used}
-    return found or None
+    if not used <= {name.casefold() for name in remotes}:
+        return dict(remotes) or None
+    return {n: each for n, each in remotes.items() if n.casefold() in used} or None
 
 
 def texts_of(pattern: Pattern | RowPattern) -> Iterator[object]:

@@ -186,6 +186,8 @@ def test_an_installed_session_has_its_sources(spark: SparkSession, rows: DataFra
     text = """SELECT * FROM remote_rows MATCH_RECOGNIZE (
         ORDER BY ts MEASURES a.ts AS a PATTERN SEQ(a) DEFINE a AS vol > remote('l', org))"""
     assert sorted(row[0] for row in other.sql(text).collect()) == [2, 4, 5, 7]
+    with pytest.raises(cep.PatternError, match=r"no remote source 'll'(.|\n)*did you mean 'l'"):
+        other.sql(text.replace("'l'", "'ll'"))
 
 
 def test_the_papers_fraud_query_runs_as_it_is_printed(spark: SparkSession) -> None:
