@@ -7,8 +7,8 @@ from spark_cep.explaining import page, text
 from spark_cep.explaining.analysis import Analysis
 from spark_cep.explaining.comparison import comparison
 from spark_cep.explaining.counts import merged, shown
-from spark_cep.explaining.remotes import BEFORE, ENGINE, Place, remote_facts
-from spark_cep.remotes.choice import decided
+from spark_cep.explaining.remotes import BEFORE, ENGINE, Place, remote_facts, remote_rows
+from spark_cep.remotes.choice import decided, outside
 from tests.explained import chain, facts
 
 
@@ -44,6 +44,25 @@ def test_the_text_says_where_and_how_each_source_is_looked_up() -> None:
         "            a value holds for 300 s: then it is fetched anew between triggers, so a match "
         "can hang on when its rows came; within a batch, and within a trigger, it holds",
     ]
+
+
+def test_what_is_asked_outside_the_engine_only_says_its_strategy_too() -> None:
+    place = Place("limits", BEFORE, "fetched by org", outside("lazy", None))
+    facts = remote_facts({"limits": cep.Remote.fetch(secret, "double")}, [place])
+    assert [line for _, line in remote_rows(facts)][1:4] == [
+        "before matching: fetched by org",
+        "cached: not lazy: all keys of a batch of rows are known at once",
+        "cache: least recently used, 64 MB: keys come again in later rows",
+    ]
+
+
+def test_where_both_ask_the_engines_strategy_is_said() -> None:
+    places = [
+        Place("limits", BEFORE, "fetched by org", outside("auto", None)),
+        Place("limits", ENGINE, "hybrid: ...", decided("auto", None, "any", "reuse")),
+    ]
+    (facts,) = remote_facts({"limits": cep.Remote.fetch(secret, "double")}, places)
+    assert facts["strategy"] == "hybrid"
 
 
 def test_the_page_says_the_same_and_neither_shows_what_a_function_holds() -> None:

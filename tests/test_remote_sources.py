@@ -174,6 +174,8 @@ def test_sql_hands_on_the_sources_that_a_clause_names() -> None:
     rows = cep.row_pattern("a b", define={"b": "remote('places', k) = 1"})
     assert used_of(given, rows, {"measures": None}) == {"places": remote}
     assert used_of(given, cep.seq("a"), {}) is None
+    misspelled = cep.seq("a", "b").where("a.x > remote('limit', a.k)")
+    assert used_of(given, misspelled, {}) == given
 
 
 # ---- the choice --------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ def test_what_would_postpone_does_without_where_rows_are_taken_at_once(
     assert decided(wish, None, "any", "reuse").why == "as asked for"
     found = decided(wish, None, "strict", "reuse")
     assert found.strategy == instead
-    assert found.why == f"{instead}, not {wish}: strict decides on each row at once"
+    assert found.why == f"not {wish}: strict decides on each row at once"
 
 
 def test_a_cache_that_was_asked_for_stays() -> None:
@@ -208,3 +210,5 @@ def test_a_cache_that_was_asked_for_stays() -> None:
 def test_outside_the_engine_nothing_is_guessed() -> None:
     assert outside("hybrid", None).strategy == "cached"
     assert outside("blocking", None).strategy == "blocking"
+    assert outside("hybrid", None).why.startswith("not hybrid: ")
+    assert not outside("auto", None).why.startswith("not")

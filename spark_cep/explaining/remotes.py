@@ -50,7 +50,9 @@ def _facts(name: str, remote: Remote, places: Sequence[Place]) -> dict[str, Any]
         "source": remote.described,
         "places": [{"where": each.where, "how": each.how} for each in places],
     }
-    how = next((each.decided for each in places if each.decided is not None), None)
+    # That of the engine goes first: elsewhere there is little to decide.
+    ordered = sorted(places, key=lambda each: each.where != ENGINE)
+    how = next((each.decided for each in ordered if each.decided is not None), None)
     if not remote.is_table and how is not None:
         found |= _fetched(remote.source, how)
     return found
@@ -85,6 +87,8 @@ def remote_rows(remotes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str
         yield each["name"], each["source"]
         for place in each["places"]:
             yield "", f"{place['where']}: {place['how']}"
+        if "cache" in each and not any(place["where"] == ENGINE for place in each["places"]):
+            yield "", f"{each['strategy']}: {each['why']}"
         if "cache" in each:
             yield from (("", text) for text in _lines(each))
 

@@ -50,7 +50,7 @@ def decided(
     >>> decided("auto", None, "next", "reuse").strategy
     'prefetch'
     >>> decided("lazy", None, "next", "reuse").why
-    'cached, not lazy: skip till next match decides on each row at once'
+    'not lazy: skip till next match decides on each row at once'
     """
     greedy = selection == "any" and consumption == "reuse"
     strategy, why = _strategy(wish, _hindrance(selection, consumption))
@@ -70,9 +70,15 @@ def local() -> Decided:
 
 def outside(wish: Wish, caching: Caching | None) -> Decided:
     """For a source that is asked before or behind the engine: by whole batches of rows, whose
-    keys are all known, so there is nothing to guess and nothing to postpone."""
+    keys are all known, so there is nothing to guess and nothing to postpone.
+
+    >>> outside("lazy", None).why
+    'not lazy: all keys of a batch of rows are known at once'
+    """
     strategy: Strategy = "blocking" if wish == "blocking" else "cached"
-    why = "as asked for" if wish == strategy else "all keys of a batch of rows are known at once"
+    why = "all keys of a batch of rows are known at once"
+    if wish != "auto":
+        why = "as asked for" if wish == strategy else f"not {wish}: {why}"
     reason = "as asked for" if caching is not None else "keys come again in later rows"
     return Decided(strategy, caching or Caching("lru"), why, reason)
 
@@ -93,5 +99,5 @@ def _strategy(wish: Wish, hindrance: str | None) -> tuple[Strategy, str]:
         return "prefetch", f"values are fetched ahead; no condition waits, for {hindrance}"
     without = _WITHOUT_POSTPONING.get(wish)
     if hindrance is not None and without is not None:
-        return without, f"{without}, not {wish}: {hindrance}"
+        return without, f"not {wish}: {hindrance}"
     return wish, "as asked for"

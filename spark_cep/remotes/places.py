@@ -74,12 +74,13 @@ def _as_written(fact: Any, columns: Mapping[str, str]) -> Any:
     if not isinstance(fact, str) or not any(name in fact for name in columns):
         return fact
     names = "|".join(map(re.escape, sorted(columns, key=len, reverse=True)))
-    named = re.compile(rf"\s*`?\b({names})\b`?")
-    return named.sub(lambda found: _spaced(found[0]) + columns[found[1]], fact)
+    # A call is longer than its column, so spaces stand in front of it (`compiling/rows/looked_up`).
+    named = re.compile(rf"(\(\s*|\s*)`?\b({names})\b`?")
+    return named.sub(lambda found: _spaced(found[1]) + columns[found[2]], fact)
 
 
-def _spaced(found: str) -> str:
-    return " " if found[0].isspace() else ""
+def _spaced(before: str) -> str:
+    return before[:1] if before.startswith("(") else " " * bool(before)
 
 
 def of_events(compiled: Compiled, answer: Sequence[Sought], sources: Sources) -> Iterator[Place]:

@@ -98,7 +98,7 @@ def test_explain_speaks_of_calls_and_metrics_count_both_places(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     matches = rows(spark).match_pattern(
-        row_pattern("over", {"over": "amount > remote('limits', org).max"}),
+        row_pattern("over", {"over": "abs(remote('limits', org).max) < amount"}),
         order_by="id",
         measures={"who": "remote('limits', over.org).who"},
         remotes={"limits": limits()},
@@ -108,8 +108,10 @@ def test_explain_speaks_of_calls_and_metrics_count_both_places(
     cep.explain(matches)
     text = capsys.readouterr().out
     assert "__cep" not in text
-    assert "over:     amount > remote('limits', org).max" in text
+    assert "over:     abs(remote('limits', org).max) < amount" in text
     assert "fetched by org for each row" in text
+    assert "cached: all keys of a batch of rows are known at once" in text
+    assert "( remote(" not in text
 
 
 @pytest.mark.parametrize(
