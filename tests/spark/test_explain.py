@@ -123,7 +123,7 @@ def test_the_page_about_explain_shows_what_is_printed(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
-    code, text, analyzed = re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)
+    code, text, *_, analyzed = re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)
     names: dict[str, object] = {"spark": spark}
     try:
         # Fewer rows than on the page, and more than a sample has.
