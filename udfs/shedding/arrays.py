@@ -54,11 +54,20 @@ def staying_by_kind(
     stays = np.zeros(len(mask), dtype=np.bool_)
     kinds, place, counts = np.unique(mask, return_inverse=True, return_counts=True)
     of_kind = {int(kind): int(count) for kind, count in zip(kinds, counts, strict=True)}
-    quotas = shared(quota, of_kind, weights_of(policy, of_kind, loads))
+    quotas = _whole(shared(quota, of_kind, weights_of(policy, of_kind, loads)))
     for number, kind in enumerate(kinds):
         here = np.flatnonzero(place == number)
-        stays[here] = staying(levels[here], own[here], round(quotas[int(kind)]))
+        stays[here] = staying(levels[here], own[here], quotas[int(kind)])
     return stays
+
+
+def _whole(quotas: Mapping[int, float]) -> dict[int, int]:
+    """Whole rows, as many in all: the largest fractions are rounded up."""
+    found = {kind: int(quota) for kind, quota in quotas.items()}
+    left = round(sum(quotas.values())) - sum(found.values())
+    for kind in sorted(quotas, key=lambda kind: (found[kind] - quotas[kind], kind))[:left]:
+        found[kind] += 1
+    return found
 
 
 def own_numbers(times: npt.NDArray[Any], seed: int) -> npt.NDArray[np.float64]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -74,11 +75,10 @@ def known_of(
         return kept
 
     curve = learnt.drawn.curve(stays)
-    work = work_of(program, learnt.estimates, costs) / max(table.num_rows, 1)
-    matches = matches_of(program, learnt.estimates) / max(table.num_rows, 1)
-    seconds = work + matches * MATCH_SECONDS
+    seconds = seconds_of(program, learnt.estimates, costs) / max(table.num_rows, 1)
     in_bins = filled(utilities, table, program.mask)
-    return Known(utilities, learnt.loads, curve, seconds, in_bins)
+    depth = depth_of(program, learnt.estimates, costs)
+    return Known(utilities, learnt.loads, curve, seconds, in_bins, depth)
 
 
 def roles(program: Program) -> tuple[int, int]:
@@ -86,6 +86,29 @@ def roles(program: Program) -> tuple[int, int]:
     positive = sum(1 << v for v, each in enumerate(program.variables) if not each.negated)
     needed = sum(1 << v for v, each in enumerate(program.variables) if each.negated)
     return positive, needed
+
+
+def seconds_of(program: Program, estimates: Estimates | None, costs: Costs) -> float:
+    """What matching and the answer are expected to take."""
+    return work_of(program, estimates, costs) + matches_of(program, estimates) * MATCH_SECONDS
+
+
+def depth_of(program: Program, estimates: Estimates | None, costs: Costs) -> float:
+    """Where the work is. With half of the rows matches are fewer by the power of all slots, the
+    work by that of the slots whose joins make it: the latter as a part of the former, 1 if the last
+    join is all of it."""
+    positive, _ = roles(program)
+    if estimates is None:
+        return 1.0
+    half = replace(
+        estimates,
+        rates={v: rate / (1 + (positive >> v & 1)) for v, rate in estimates.rates.items()},
+    )
+    matches = matches_of(program, estimates), matches_of(program, half)
+    seconds = seconds_of(program, estimates, costs), seconds_of(program, half, costs)
+    if not 0 < matches[1] < matches[0] or not 0 < seconds[1] < seconds[0]:
+        return 1.0
+    return min(log(seconds[0] / seconds[1]) / log(matches[0] / matches[1]), 1.0)
 
 
 def matches_of(program: Program, estimates: Estimates | None) -> float:

@@ -23,6 +23,7 @@ from spark_cep.udfs.events import counted, numbers, without_null_times
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.shedding.arrays import own_numbers, staying_by_kind
 from spark_cep.udfs.shedding.budget import Budget
+from spark_cep.udfs.shedding.crowd import Crowd
 from spark_cep.udfs.shedding.drift import Drift
 from spark_cep.udfs.shedding.learning import known_of, learn, roles
 from spark_cep.udfs.shedding.pace import Pace
@@ -83,6 +84,7 @@ class Shedder:
     _drift: Drift | None = None
     _budget: Budget | None = None
     _paces: dict[int, Pace] = field(default_factory=dict)
+    _crowds: dict[int, Crowd] = field(default_factory=dict)
     _recent: list[pa.Table] = field(default_factory=list)
     _since: int = 0
     _learnt_rows: int = 0
@@ -117,7 +119,7 @@ class Shedder:
         mask = numbers(rows.column(self.program.mask)).astype(np.int64)
         _, needed = roles(self.program)
         may_go = (mask != 0) & (mask & needed == 0)
-        density = 0.0 if self._budget is None else self._density(rows)
+        density = 0.0 if self._budget is None else self._density(turn.bucket, rows)
         quota = self._quota(turn, (rows.num_rows, density), may_go)
         if quota is None or quota >= np.count_nonzero(may_go):
             self._since = 0
@@ -179,12 +181,19 @@ class Shedder:
             return float(share ** min(len(branch.slots) for branch in self.program.branches))
         return float(np.interp(share, np.linspace(0, 1, len(self.known.curve)), self.known.curve))
 
+    def work_part(self, share: float) -> float:
+        """The part of matching that is left then: partial matches are fewer where the matches
+        are, but not by as much."""
+        if self.known is None:
+            return share * share
+        return float(self.part(share) ** self.known.depth)
+
     def _pace(self, bucket: int) -> Pace:
         """The bucket's own, which begins as that of one that is known."""
         found = self._paces.get(bucket)
         if found is None:
             growth = max(max(len(branch.slots) for branch in self.program.branches) - 1, 1)
-            found = Pace(growth, lambda share: max(self.part(share), share * share))
+            found = Pace(growth, self.work_part)
             other = next((each for each in self._paces.values() if each.seen), None)
             if other is not None:
                 found.work, found.density, found.fixed = other.work, other.density, other.fixed
@@ -193,15 +202,13 @@ class Shedder:
             found.work = max(found.work, self.known.work)
         return found
 
-    def _density(self, rows: pa.Table) -> float:
+    def _density(self, bucket: int, rows: pa.Table) -> float:
         """Rows in a unit of event time."""
+        if bucket not in self._crowds:
+            window = self.program.window
+            self._crowds[bucket] = Crowd(float(window.size) if window is not None else 1.0)
         times = numbers(rows.column(self.program.orders[0].column).drop_null())
-        if not len(times):
-            return 0.0
-        window = self.program.window
-        least = float(window.size) if window is not None else 1.0
-        span = max(float(times.max()) - float(times.min()), least or 1.0)
-        return float(rows.num_rows / span)
+        return self._crowds[bucket].density(times)
 
     def _seconds_since(self, trigger: str | None, arrival: Arrival) -> float:
         """From the trigger before to this one; of the first one it is not known, and one second

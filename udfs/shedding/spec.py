@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Known:
     """What rows said: what they are worth, the work that each variable's make, the share of the
     matches that is left by tenths of the rows that stay, what matching takes, seconds a row, and
-    how many rows filled which bins of the tables."""
+    how many rows filled which bins of the tables. `depth`: the power of the share of the matches
+    with which matching gets less."""
 
     utilities: Utilities
     loads: Mapping[int, float]
     curve: tuple[float, ...]
     work: float
     filled: tuple[Filled, ...]
+    depth: float = 1.0
 
 
 @dataclass(frozen=True)
