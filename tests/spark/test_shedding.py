@@ -73,12 +73,11 @@ def full(stock: DataFrame) -> Pairs:
 @pytest.mark.parametrize(
     ("rows", "kinds", "how"),
     [
-        (3_000, "AABBC", Shed(keep=0.3)),
-        (20_000, "AAAAAAAAAAAAAAAAAAAABCCCC", Shed(keep=0.1)),
+        (3_000, "AAAAAAAAAAAAAAAAAAAABCCCC", Shed(keep=0.1)),
         (100_000, "AABBC", Shed(keep=0.7)),
         # All rows are in one level.
         (20_000, "AABBC", Shed(keep=0.25, policy="random")),
-        (20_000, "AAAABCCCC", Shed(keep=0.25, policy="frequency")),
+        (8_000, "AAAABCCCC", Shed(keep=0.25, policy="frequency")),
     ],
 )
 def test_quotas_are_met(spark: SparkSession, rows: int, kinds: str, how: Shed) -> None:
@@ -159,7 +158,7 @@ def test_rows_per_second_are_of_event_time(spark: SparkSession) -> None:
 # ---- a subset, the same each time --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["utility", "random", "frequency"])
+@pytest.mark.parametrize("policy", ["utility", "frequency"])
 def test_the_answer_is_part_of_the_full_answer(stock: DataFrame, full: Pairs, policy: Any) -> None:
     found = pairs(shed(stock, Shed(keep=0.4, policy=policy)))
     assert not found - full
@@ -168,10 +167,11 @@ def test_the_answer_is_part_of_the_full_answer(stock: DataFrame, full: Pairs, po
 
 def test_utility_keeps_more_matches_than_chance(stock: DataFrame, full: Pairs) -> None:
     by_utility, by_chance = (
-        shed(stock, Shed(keep=0.3, policy=policy)).count() for policy in ("utility", "random")
+        pairs(shed(stock, Shed(keep=0.3, policy=policy))) for policy in ("utility", "random")
     )
-    assert by_utility > 3 * by_chance
-    assert by_utility > 0.5 * full.total()
+    assert not by_chance - full
+    assert by_utility.total() > 3 * by_chance.total()
+    assert by_utility.total() > 0.5 * full.total()
 
 
 def test_the_same_rows_stay_however_they_lie_and_come(
@@ -179,7 +179,8 @@ def test_the_same_rows_stay_however_they_lie_and_come(
 ) -> None:
     how = Shed(keep=0.3)
     options = {"partition_by": "k"}
-    expected = shed(stock, how, **options)
+    expected = shed(stock, how, **options).cache()
+    assert expected.count() > 100
     stock.repartition(7).write.parquet(str(tmp_path / "many"))
     stock.orderBy(F.desc("x")).coalesce(1).write.parquet(str(tmp_path / "one"))
     for other in (
@@ -190,7 +191,7 @@ def test_the_same_rows_stay_however_they_lie_and_come(
     ):
         found = shed(other, how, **options)
         assert_df_equality(found, expected, ignore_row_order=True)
-    assert expected.count() > 100
+    expected.unpersist()
 
 
 def test_another_seed_drops_other_rows_of_like_worth(stock: DataFrame) -> None:
