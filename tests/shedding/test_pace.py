@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_cep.udfs.shedding.pace import ENOUGH_ROWS, FIXED_SECONDS, ROW_SECONDS, Pace
+from spark_cep.udfs.shedding.pace import (
+    ENOUGH_ROWS,
+    FEW_ROWS,
+    FIXED_SECONDS,
+    ROW_SECONDS,
+    Pace,
+)
 
 
 def linear(share: float) -> float:
@@ -24,18 +30,46 @@ def test_slower_is_believed_sooner_than_faster() -> None:
     pace = Pace(1, linear, work=10e-6, density=1.0, seen=1)
     pace.saw(10_000, 10_000, 1.0, FIXED_SECONDS + 10_000 * (ROW_SECONDS + 20e-6))
     slower = pace.work - 10e-6
-    pace = Pace(1, linear, work=20e-6, density=1.0, seen=1)
-    pace.saw(10_000, 10_000, 1.0, FIXED_SECONDS + 10_000 * (ROW_SECONDS + 10e-6))
+    pace = Pace(1, linear)
+    for row in (20e-6, 10e-6):
+        pace.saw(10_000, 10_000, 1.0, FIXED_SECONDS + 10_000 * (ROW_SECONDS + row))
     faster = 20e-6 - pace.work
     assert slower > 2 * faster > 0
 
 
-def test_small_triggers_say_what_a_trigger_takes_not_what_a_row_takes() -> None:
+def test_a_few_rows_say_what_a_trigger_takes_without_any() -> None:
     pace = Pace(2, linear, work=1e-6)
     for _ in range(20):
-        pace.saw(ENOUGH_ROWS - 1, ENOUGH_ROWS - 1, 1.0, 0.05)
+        pace.saw(FEW_ROWS - 1, FEW_ROWS - 1, 1.0, 0.05)
     assert pace.work == 1e-6
     assert pace.fixed == pytest.approx(0.05, rel=0.1)
+
+
+def test_small_triggers_say_together_what_a_row_takes() -> None:
+    pace = Pace(1, linear, work=1.0)
+    rows = ENOUGH_ROWS // 2
+    pace.saw(rows, rows, 1.0, FIXED_SECONDS + rows * (ROW_SECONDS + 10e-6))
+    assert pace.work == 1.0
+    pace.saw(rows, rows, 1.0, FIXED_SECONDS + rows * (ROW_SECONDS + 20e-6))
+    assert pace.work == pytest.approx(15e-6)
+
+
+def test_a_slow_trigger_of_few_rows_says_little_after_many() -> None:
+    pace = Pace(1, linear)
+    pace.saw(50_000, 50_000, 1.0, FIXED_SECONDS + 50_000 * (ROW_SECONDS + 5e-6))
+    for _ in range(3):
+        pace.saw(300, 300, 1.0, FIXED_SECONDS)
+    pace.saw(ENOUGH_ROWS, ENOUGH_ROWS, 1.0, 0.5)
+    assert pace.work < 20e-6
+
+
+def test_going_over_the_rows_before_again_is_no_work_of_new_rows() -> None:
+    pace = Pace(1, linear)
+    pace.saw(100_000, 100_000, 1.0, FIXED_SECONDS + 100_000 * (ROW_SECONDS + 5e-6))
+    pace.saw(2_000, 2_000, 1.0, FIXED_SECONDS + 2_000 * (ROW_SECONDS + 5e-6) + 0.4)
+    assert pace.work == pytest.approx(5e-6)
+    assert pace.again == pytest.approx(0.4 / 0.5)
+    assert pace.seconds(0, 1.0, 1.0) == pytest.approx(FIXED_SECONDS + 0.8 * (0.4 + 0.01))
 
 
 def test_denser_rows_take_longer_by_the_power_of_the_other_slots() -> None:

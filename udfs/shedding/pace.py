@@ -1,14 +1,14 @@
 """How long a bucket's triggers take, and so how many rows one may have: the paper's N_in.
 
     seconds = fixed + rows that stay * ROW_SECONDS + rows that came * work * part(share)
-              + AGAIN * the matching of the trigger before
+              + again * what matching took in the trigger before
 
 The mean `work` of a row is measured. If only a share of the rows stays, matching does a part of
 the work: less than that share, for the rows of a match have to meet. Work grows with how dense
 rows are in event time, for a row meets more partners then: by the pattern's number of other slots
 at the most, which is what is reckoned with until such density has been seen. The rows of the
-trigger before are in the state, and the engine goes over them once more: the watermark has not
-passed them yet.
+trigger before are in the state, for the watermark has not passed them yet, and some plans go over
+them once more: what that takes is seen when few rows come after many.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ ROW_SECONDS: Final = 1.5e-6
 # without any.
 ENOUGH_ROWS: Final = 1000
 FEW_ROWS: Final = 100
-# Going over the rows of the trigger before, as a part of what they took when they came. Measured
-# with the stock patterns of `benchmarks/darling.py`: 0.1 to 1, by the plan.
-AGAIN: Final = 0.5
+# Where less than this part of the rows of the trigger before come, what those take again is seen.
+# With the stock patterns of `benchmarks/darling.py` next to nothing for a chain that begins with
+# the last event, 0.4 to 1 of what they took when they came for one that begins with the first.
+LESS: Final = 0.5
 # Rows that take less leave nothing to save.
 LITTLE_SECONDS: Final = 5e-3
 # Being slower than thought is believed at once, being faster bit by bit.
 DOWN: Final = 0.3
+# How fast it is forgotten that many rows spoke once, with each time that fewer have spoken.
+REMEMBERED: Final = 0.95
 # Densities within this factor are the same.
 ALIKE: Final = 1.5
 _HALVINGS: Final = 20
@@ -49,8 +52,10 @@ class Pace:
     density: float = 0.0
     fixed: float = FIXED_SECONDS
     seen: int = 0
+    again: float = 0.0
     _before: float = 0.0
-    _rows_before: float = 0.0
+    _came_before: int = 0
+    _evidence: float = 0.0
     _waiting: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def saw(self, came: int, kept: int, density: float, seconds: float) -> None:
@@ -60,36 +65,45 @@ class Pace:
         part = self.part(kept / came)
         beside = kept * ROW_SECONDS
         matching = max(seconds - self.fixed - beside, 0.0)
-        again, before = AGAIN * self._before, self._rows_before
-        self._before, self._rows_before = matching, came * part
-        if came < FEW_ROWS:
-            left = seconds - beside - again - came * self._work(density) * part
+        before, came_before = self._before, self._came_before
+        self._before, self._came_before = matching, came
+        if came < LESS * came_before:
+            self._saw_again(matching - came * part * self._work(density), before)
+        elif came < FEW_ROWS:
+            left = seconds - beside - self.again * before - came * self._work(density) * part
             self.fixed += DOWN * (max(left, FIXED_SECONDS) - self.fixed)
-            return
-        if came * part < before / 2:
-            # It went to rows that had come before: how much of it is not known well enough.
-            return
-        rows, whole, taken = self._waiting
-        own = max(matching - again, 0.0)
-        self._waiting = rows + came, whole + came * part, taken + own
-        if self._waiting[0] >= ENOUGH_ROWS and self._waiting[1] > 0:
-            self._measured(density)
+        else:
+            rows, whole, taken = self._waiting
+            own = max(matching - self.again * before, 0.0)
+            self._waiting = rows + came, whole + came * part, taken + own
+            if self._waiting[0] >= ENOUGH_ROWS and self._waiting[1] > 0:
+                self._measured(density)
+
+    def _saw_again(self, seconds: float, before: float) -> None:
+        """Few rows came after many. How long theirs took is not told apart well enough."""
+        if before >= LITTLE_SECONDS:
+            seen = min(max(seconds / before, 0.0), 1.0)
+            self.again += (1.0 if seen > self.again else DOWN) * (seen - self.again)
 
     def _measured(self, density: float) -> None:
-        """Enough rows have come to say what one takes. `density`: of the last ones."""
-        _, whole, taken = self._waiting
+        """Enough rows have come to say what one takes. `density`: of the last ones. Fewer rows than
+        before say less, for a trigger may take long for reasons of its own, a new plan say."""
+        rows, whole, taken = self._waiting
         self._waiting = (0, 0.0, 0.0)
-        measured = taken / whole
-        expected = self._work(density)
-        weight = DOWN if self.seen and measured < expected else 1.0
+        measured, expected = taken / whole, self._work(density)
+        weight = rows / (rows + self._evidence)
+        if 2 * rows >= self._evidence:
+            more = (rows - self._evidence) / (rows + self._evidence)
+            weight = max(more, DOWN) if self.seen and measured < expected else 1.0
         self.work = expected + weight * (measured - expected)
+        self._evidence = max(rows, REMEMBERED * self._evidence)
         self.density = density
         self.seen += 1
 
     def seconds(self, rows: int, share: float, density: float) -> float:
         """What a trigger with so many rows is expected to take if a share of them stays."""
         work = rows * self._work(density) * self.part(share)
-        return self.fixed + AGAIN * self._before + rows * share * ROW_SECONDS + work
+        return self.fixed + self.again * self._before + rows * share * ROW_SECONDS + work
 
     def share(self, rows: int, density: float, budget: float) -> float:
         """The share of the rows that can be had for the budget."""
