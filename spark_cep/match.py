@@ -116,7 +116,7 @@ def _matched(source: Source, asked: Asked) -> DataFrame:
         return _streamed(source, asked, shipping, masked, number)
     shedding = _shedding(source, masked, shipping, asked)
     if shedding is not None:
-        masked = shed_rows(masked, shedding)
+        masked = shed_rows(prepare.filtered(masked, compiled), shedding)
     program, choice, sample = planned(source, masked, shipping, asked)
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     chosen = _layout(source, prepared.df, shipping, sample)
@@ -187,10 +187,10 @@ def _observed_rows(
         counts = Counts(partial(noticed, observation=observed_.before))
     rows = _rows(source, shipping, counts)
     if shedding is None or observed_.shed is None:
-        return rows if shedding is None else shed_rows(rows, shedding)
+        return rows
     shed = counts_of(compiled.variables)
     counted = partial(counted_shed, counts=shed, observation=observed_.shed)
-    return shed_rows(rows, shedding, counted)
+    return shed_rows(prepare.filtered(rows, compiled), shedding, counted)
 
 
 def _streamed(
@@ -205,9 +205,8 @@ def _streamed(
     shedding = _stream_shedding(source, masked, shipping, asked)
     if shedding is not None and shedding.before is not None:
         counts = counts_of(compiled.variables)
-        masked = shed_rows(
-            masked, shedding.before, partial(told_shed, counts=counts, number=number)
-        )
+        counted_ = partial(told_shed, counts=counts, number=number)
+        masked = shed_rows(prepare.filtered(masked, compiled), shedding.before, counted_)
     program, choice, _ = planned(source, masked, shipping, asked)
     prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
     check_watermark(prepared.raw[shipping.orders[0].column], str(compiled.orders[0].expression))

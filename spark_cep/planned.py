@@ -101,9 +101,11 @@ def _facts(asked: Asked, compiled: Compiled, sample: Sample | NoSample) -> Facts
     )  # fmt: skip
     if isinstance(sample, Sample):
         unit = "in all" if sample.complete else "a million rows"
-        facts = replace(facts, estimates=sample.estimates, source=sample.source(), unit=unit)
+        stay = "" if asked.options.shed is None else " that stay"
+        source = f"{sample.source()}{stay}"
+        facts = replace(facts, estimates=sample.estimates, source=source, unit=unit)
         if sample.estimates is None and sample.rows:
-            facts = replace(facts, notes=(f"no variable accepts any of {sample.source()}",))
+            facts = replace(facts, notes=(f"no variable accepts any of {source}",))
     elif sample.reason:
         facts = replace(facts, notes=(sample.reason,))
     return facts if statistics is None else with_statistics(facts, statistics)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
@@ -40,7 +39,7 @@ from spark_cep.shipping import prepare
 from spark_cep.shipping.typing_by_spark import type_of
 from spark_cep.udfs.events import without_null_times
 from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.shedding.learning import Learnt, learn
+from spark_cep.udfs.shedding.learning import Learnt, Sampled, learn
 from spark_cep.udfs.shedding.quota import (
     PARTS,
     Kind,
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
 
 # Enough that bins of rare values have draws, and half a second of Spark's and Python's time.
 ROWS = 50_000
+_TIME, _STRETCH = "__cep_time", "__cep_stretch"
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ def decided(
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
     ends = [] if shed.rows_per_second is None else _ends(shipping)
     rows = prepare.filtered(masked, shipping.compiled)
-    learnt, sample = learnt_from(source, rows, shipping, program, shed)
+    learnt, sampled = learnt_from(source, rows, shipping, program, shed)
     how = Scored(shipping.shipment, learnt.utilities, hashable(source.df.schema), shed.seed)
     counts, span = _counted(scored(rows, how), ends)
-    looked = Looked(program, shed, learnt, sample, counts)
+    looked = Looked(program, shed, learnt, sampled, counts)
     share, reason = share_of(looked, span, cores_of(source.df.sparkSession))
     if share >= 1:
         return Shedding(shed, how, (), 1.0, 1.0, reason, looked)
@@ -116,11 +116,11 @@ def counts_of(variables: Sequence[Variable]) -> Column:
 
 def learnt_from(
     source: Source, rows: DataFrame, shipping: Shipping, program: Program, shed: Shed
-) -> tuple[Learnt, pa.Table]:
+) -> tuple[Learnt, Sampled]:
     """What a sample of candidate rows says, and the sample. Loads are those of a typical machine:
     measured ones would deal the quota to the kinds in another way each time."""
-    sample = _sample(rows, source, shipping, program, shed)
-    return learn(program, sample, shed.policy, TYPICAL, key_types(shipping, rows)), sample
+    sampled = _sample(rows, source, shipping, program, shed)
+    return learn(program, sampled, shed.policy, TYPICAL, key_types(shipping, rows)), sampled
 
 
 # ---- two looks at the rows ---------------------------------------------------------------------
@@ -128,28 +128,39 @@ def learnt_from(
 
 def _sample(
     rows: DataFrame, source: Source, shipping: Shipping, program: Program, shed: Shed
-) -> pa.Table:
+) -> Sampled:
     """Rows of whole stretches of time of some keys, so that rows which may be in one match are
     there together. Which ones is decided by a hash, and so are the rows of a stretch that is
     longer than the sample."""
-    compiled, shipment = shipping.compiled, shipping.shipment
-    order = compiled.orders[0]
-    cut = slicing(
-        compiled.branches, compiled.window, order.type, (compiled.strategy, compiled.consumption)
-    )
-    assert cut is not None
-    time = "__cep_time"
-    keys = [prepare.computed(shipment.shipped[column]) for column in shipping.key_columns]
+    stretched = _stretched(rows, shipping, shed)
     own = dice(hashable(source.df.schema), shed.seed)
-    timed = rows.select(
-        "*", prepare.computed(shipment.shipped[shipping.orders[0].column]).alias(time)
-    )
-    timed = timed.filter(~prepare.without_time(F.col(time), order.type))
-    stretch = F.xxhash64(F.lit(shed.seed), F.expr(cut.home(time)), *keys)
-    chosen = timed.orderBy(stretch, own).limit(ROWS)
-    places = needed(program)
-    found = prepare.some(chosen, shipment, places).toArrow()
-    return without_null_times(program, with_all_columns(program, found))
+    chosen = stretched.orderBy(_STRETCH, own).limit(ROWS)
+    found = prepare.some(chosen, shipping.shipment, needed(program), [_STRETCH]).toArrow()
+    stretch = found.column(_STRETCH).to_numpy()
+    found, thinned = with_all_columns(program, found), 1.0
+    if found.num_rows == ROWS:
+        # The last stretch may go on behind the sample. If the others are enough, it is left out.
+        whole = int(np.searchsorted(stretch, stretch[-1]))
+        if whole >= ROWS // 2:
+            found = found.slice(0, whole)
+        else:
+            last = stretched.filter(F.col(_STRETCH) == int(stretch[-1])).count()
+            thinned = (whole + last) / ROWS
+    return Sampled(without_null_times(program, found), thinned)
+
+
+def _stretched(rows: DataFrame, shipping: Shipping, shed: Shed) -> DataFrame:
+    """Rows that have an event time, with the hash of their key and stretch."""
+    compiled, shipped = shipping.compiled, shipping.shipment.shipped
+    order = compiled.orders[0]
+    rules = compiled.strategy, compiled.consumption
+    cut = slicing(compiled.branches, compiled.window, order.type, rules)
+    assert cut is not None
+    time = prepare.computed(shipped[shipping.orders[0].column]).alias(_TIME)
+    timed = rows.select("*", time).filter(~prepare.without_time(F.col(_TIME), order.type))
+    keys = [prepare.computed(shipped[column]) for column in shipping.key_columns]
+    stretch = F.xxhash64(F.lit(shed.seed), F.expr(cut.home(_TIME)), *keys)
+    return timed.select("*", stretch.alias(_STRETCH))
 
 
 def _counted(rows: DataFrame, ends: Sequence[Column]) -> tuple[dict[int, Scores], float | None]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from spark_cep.shedding.shed import Shed
     from spark_cep.udfs.program import Program
-    from spark_cep.udfs.shedding.learning import Learnt
+    from spark_cep.udfs.shedding.learning import Learnt, Sampled
 
 # What a row costs beside matching: reading, the shuffle, Arrow, sorting. Of the stock workload's
 # floor, on one core.
@@ -44,8 +44,12 @@ class Looked:
     program: Program
     shed: Shed
     learnt: Learnt
-    sample: pa.Table
+    sampled: Sampled
     counts: Mapping[int, Scores]
+
+    @property
+    def sample(self) -> pa.Table:
+        return self.sampled.table
 
     @property
     def rows(self) -> int:
@@ -75,14 +79,16 @@ class Looked:
         """What the query is expected to take if so many stay: the rows' way and the matching."""
         stays = self.stays(self.kinds(share))
         kept = self.sample.filter(pa.array(stays))
-        estimates = estimates_of(self.program, kept) if kept.num_rows else None
-        times = self.rows / max(self._sampled(), 1)
+        found = estimates_of(self.program, kept) if kept.num_rows else None
+        estimates = self.sampled.estimates(found)
+        times = self.rows / max(self._may_go() * self.sampled.thinned, 1.0)
         if estimates is not None:
             estimates = replace(estimates, windows=estimates.windows * times)
         work = work_of(self.program, estimates, measured())
         return (work + share * self.rows * ROW_SECONDS) / cores
 
-    def _sampled(self) -> int:
+    def _may_go(self) -> int:
+        """Rows of the sample that may be shed."""
         mask = numbers(self.sample.column(self.program.mask)).astype(np.int64)
         return int(np.count_nonzero(self.learnt.utilities.may_be_shed(mask)))
 

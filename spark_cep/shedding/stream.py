@@ -45,8 +45,8 @@ def stream_shedding(
             before = decided(source, past, shipping, program, shed)
             return StreamShedding(shed, before, None)
         candidates = prepare.filtered(past, shipping.compiled)
-        learnt, sample = learnt_from(source, candidates, shipping, program, shed)
-        known = known_of(program, sample, learnt, shed.policy, measured())
+        learnt, sampled = learnt_from(source, candidates, shipping, program, shed)
+        known = known_of(program, sampled, learnt, shed.policy, measured())
     partitions = int(source.setting("spark.sql.shuffle.partitions", "200"))
     in_front = StreamShed(
         shed.keep,

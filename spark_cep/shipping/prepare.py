@@ -21,7 +21,7 @@ from spark_cep.errors import PatternError
 from spark_cep.shipping import carriers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -93,22 +93,27 @@ def without_time(time: Column, type_: Type) -> Column:
 
 def select(df: DataFrame, shipment: Shipment) -> Prepared:
     """The shipped columns, carriers in place of the types that cannot travel."""
-    columns = [
-        computed(each).alias(name)
-        for each, name in zip(shipment.shipped, shipment.names(), strict=True)
-    ]
-    chosen = df.select(*columns)
-    raw = chosen.schema
+    chosen = df.select(*_named(shipment, range(len(shipment.shipped))))
+    return Prepared(_travelling(chosen), chosen.schema)
+
+
+def some(
+    df: DataFrame, shipment: Shipment, places: Sequence[int], beside: Sequence[str] = ()
+) -> DataFrame:
+    """Only these of the shipped columns, as they travel, and columns of the rows beside them."""
+    return _travelling(df.select(*beside, *_named(shipment, places)))
+
+
+def _named(shipment: Shipment, places: Iterable[int]) -> list[Column]:
+    names = shipment.names()
+    return [computed(shipment.shipped[place]).alias(names[place]) for place in places]
+
+
+def _travelling(df: DataFrame) -> DataFrame:
+    raw = df.schema
     if all(carriers.passes(field.dataType) for field in raw):
-        return Prepared(chosen, raw)
-    encoded = [carriers.encode(F.col(f.name), f.dataType).alias(f.name) for f in raw]
-    return Prepared(chosen.select(*encoded), raw)
-
-
-def some(df: DataFrame, shipment: Shipment, places: Sequence[int]) -> DataFrame:
-    """Only these of the shipped columns, as they travel."""
-    chosen = select(df, shipment).df
-    return chosen.select(*[shipment.names()[place] for place in places])
+        return df
+    return df.select(*[carriers.encode(F.col(f.name), f.dataType).alias(f.name) for f in raw])
 
 
 def computed(each: Shipped) -> Column:

@@ -14,7 +14,7 @@ from spark_cep.shedding.looked import Looked
 from spark_cep.udfs.events import numbers, without_null_times
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.sampling import matching_of
-from spark_cep.udfs.shedding.learning import learn
+from spark_cep.udfs.shedding.learning import Sampled, learn
 from spark_cep.udfs.shedding.passing import tables_of
 from spark_cep.udfs.shedding.quota import PARTS, Scores
 
@@ -76,5 +76,6 @@ def scores(utilities: Utilities, program: Program, table: pa.Table) -> dict[int,
 def looked(program: Program, table: pa.Table, shed: Shed, keys: Sequence[Type] = ()) -> Looked:
     """As if the sample were all rows."""
     rows = without_null_times(program, table)
-    learnt = learn(program, rows, shed.policy, TYPICAL, keys)
-    return Looked(program, shed, learnt, rows, scores(learnt.utilities, program, rows))
+    sampled = Sampled(rows)
+    learnt = learn(program, sampled, shed.policy, TYPICAL, keys)
+    return Looked(program, shed, learnt, sampled, scores(learnt.utilities, program, rows))

@@ -20,7 +20,7 @@ from spark_cep import all_of, event, no, seq, udf
 from spark_cep.udfs.expressions import BIGINT
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.sampling import matching_of
-from spark_cep.udfs.shedding.learning import learn
+from spark_cep.udfs.shedding.learning import Sampled, learn
 from spark_cep.udfs.shedding.passing import DRAWS, PRIOR_DRAWS, Table, tables_of
 from spark_cep.udfs.shedding.utility import LEVELS
 from tests.shedding.learned import FEW, prepared_of, tables
@@ -218,7 +218,7 @@ def test_null_passes_nothing_and_nan_is_above_all() -> None:
 def test_worth_is_the_product_over_the_conditions() -> None:
     known = columns(x=uniform, y=uniform)
     prepared = prepared_of(all_of(A, B, C).where("a.x < b.x", "a.y < c.y").within(1500), known)
-    learnt = learn(prepared.program, prepared.table, "utility", TYPICAL)
+    learnt = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL)
     of_a, a = learnt.utilities.of_variable(0, prepared.table), known["kind"] == 0
     true = (1 - known["x"]) * (1 - known["y"])
     # Closed form: 32 bins of uniform numbers are 0.03 wide, and their shares 0.08 uncertain.
@@ -292,7 +292,7 @@ def near(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_what_cannot_be_drawn_tells_no_rows_apart(condition: str) -> None:
     pattern = seq(A, event("b", "kind = 1").times("+")).where(condition).within(20)
     prepared = prepared_of(pattern, columns(x=uniform))
-    learnt = learn(prepared.program, prepared.table, "utility", TYPICAL)
+    learnt = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL)
     mask = prepared.table.column(prepared.program.mask).to_numpy()
     assert learnt.utilities.tables == {}
     assert set(learnt.utilities.levels(mask, prepared.table)) == {0}
@@ -301,7 +301,9 @@ def test_what_cannot_be_drawn_tells_no_rows_apart(condition: str) -> None:
 def test_other_policies_look_at_no_condition() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
     for policy in ("random", "frequency"):
-        assert not learn(prepared.program, prepared.table, policy, TYPICAL).utilities.tables
+        assert not learn(
+            prepared.program, Sampled(prepared.table), policy, TYPICAL
+        ).utilities.tables
 
 
 def test_what_a_not_asks_makes_no_utility() -> None:
@@ -312,7 +314,7 @@ def test_what_a_not_asks_makes_no_utility() -> None:
 
 def test_no_rows_teach_nothing() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
-    learnt = learn(prepared.program, prepared.table.slice(0, 0), "utility", TYPICAL)
+    learnt = learn(prepared.program, Sampled(prepared.table.slice(0, 0)), "utility", TYPICAL)
     assert (learnt.utilities.tables, learnt.loads, learnt.estimates) == ({}, {}, None)
 
 
@@ -321,7 +323,7 @@ def test_no_rows_teach_nothing() -> None:
 
 def test_the_best_rows_are_in_the_highest_level_and_levels_follow_worth() -> None:
     prepared = prepared_of(all_of(A, B).where("a.x < b.x").within(1500), columns(x=uniform))
-    utilities = learn(prepared.program, prepared.table, "utility", TYPICAL).utilities
+    utilities = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL).utilities
     mask = prepared.table.column(prepared.program.mask).to_numpy().astype(np.int64)
     worth = utilities.of_rows(mask, prepared.table)
     levels = utilities.levels(mask, prepared.table)
@@ -334,7 +336,7 @@ def test_the_best_rows_are_in_the_highest_level_and_levels_follow_worth() -> Non
 def test_a_row_that_may_be_two_variables_has_the_better_worth() -> None:
     pattern = all_of(event("a"), event("b"), C).where("a.x < c.x", "b.x > c.x").within(100)
     prepared = prepared_of(pattern, columns(x=uniform))
-    utilities = learn(prepared.program, prepared.table, "utility", TYPICAL).utilities
+    utilities = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL).utilities
     rows = prepared.table
     both, as_a, as_b = (np.full(rows.num_rows, mask) for mask in (3, 1, 2))
     best = np.maximum(utilities.of_rows(as_a, rows), utilities.of_rows(as_b, rows))
@@ -348,3 +350,20 @@ def test_the_same_rows_teach_the_same_in_any_batches() -> None:
     once = tables_of(matching_of(prepared.program, prepared.table))
     again = tables_of(matching_of(prepared.program, replace(prepared, table=parts).table))
     assert [each.shares.tolist() for each in once] == [each.shares.tolist() for each in again]
+
+
+def test_a_condition_with_a_part_that_may_be_missing_says_nothing() -> None:
+    """A row of a that no b fits is in matches without a b."""
+    pattern = seq(A, event("b?", "kind = 1"), C).where("a.x < b.x", "a.x < c.x").within(20)
+    prepared = prepared_of(pattern, columns(x=uniform))
+    assert set(tables(prepared)) == {("a", "a.x < c.x"), ("c", "a.x < c.x"), ("b", "a.x < b.x")}
+
+
+def test_a_sample_that_is_thinned_stands_for_more_rows_in_a_window() -> None:
+    prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
+    whole = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL)
+    half = learn(prepared.program, Sampled(prepared.table, 2.0), "utility", TYPICAL)
+    assert whole.estimates is not None
+    assert half.estimates is not None
+    assert half.estimates.rates == {v: 2 * r for v, r in whole.estimates.rates.items()}
+    assert half.loads[0] > 1.2 * whole.loads[0]

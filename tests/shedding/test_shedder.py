@@ -12,7 +12,7 @@ from benchmarks.programs import Prepared, prepare
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.planning.costs import TYPICAL
 from spark_cep.udfs.shedding.arrival import Arrival
-from spark_cep.udfs.shedding.learning import known_of, learn
+from spark_cep.udfs.shedding.learning import Sampled, known_of, learn
 from spark_cep.udfs.shedding.shedder import LEAST_ROWS, MANY_ROWS, Admitted, Shedder
 from spark_cep.udfs.shedding.spec import StreamShed
 
@@ -113,8 +113,9 @@ def test_what_has_drifted_is_learnt_again() -> None:
 
 def test_a_history_is_known_from_the_first_row_on() -> None:
     past = rows(20_000)
-    learnt = learn(past.program, past.table, "utility", TYPICAL)
-    known = known_of(past.program, past.table, learnt, "utility", TYPICAL)
+    rows_of_the_past = Sampled(past.table)
+    learnt = learn(past.program, rows_of_the_past, "utility", TYPICAL)
+    known = known_of(past.program, rows_of_the_past, learnt, "utility", TYPICAL)
     each = shedder(replace(KEEP, known=known))
     admitted = come(each, rows(200, begin=20_000, seed=1).table, 1)
     assert each.learnings == 0

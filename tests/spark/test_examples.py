@@ -36,6 +36,12 @@ def test_exactly_the_stolen_cards_are_found(spark: SparkSession) -> None:
     assert all(row["taken"] > 10 * row["tested"] for row in rows)
 
 
+def test_utility_keeps_many_times_the_matches_that_chance_keeps(spark: SparkSession) -> None:
+    shares = load("overload").main(spark)
+    assert shares["utility"] > 5 * shares["random"] > 0
+    assert shares["utility"] > 5 * shares["frequency"] > 0
+
+
 def test_exactly_the_intruders_are_found(spark: SparkSession) -> None:
     example = load("security_cameras")
     rows = example.main(spark).collect()

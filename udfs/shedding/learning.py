@@ -46,12 +46,29 @@ class Learnt:
     drawn: Drawn
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """Rows that are learnt from, without NULL event times. `thinned`: of how many rows each is
+    one, where there were too many in a stretch of time."""
+
+    table: pa.Table
+    thinned: float = 1.0
+
+    def estimates(self, found: Estimates | None) -> Estimates | None:
+        """What these rows say of all the rows they are from."""
+        if found is None or self.thinned <= 1:
+            return found
+        rates = {v: rate * self.thinned for v, rate in found.rates.items()}
+        return replace(found, rates=rates, places=())
+
+
 def learn(
-    program: Program, table: pa.Table, policy: Policy, costs: Costs, keys: Sequence[Type] = ()
+    program: Program, sampled: Sampled, policy: Policy, costs: Costs, keys: Sequence[Type] = ()
 ) -> Learnt:
-    """From rows without NULL event times."""
+    """What rows are worth, and what work they make."""
+    table = sampled.table
     matching = matching_of(program, table)
-    estimates = estimates_from(matching)
+    estimates = sampled.estimates(estimates_from(matching))
     tables = tables_of(matching, keys) if policy == "utility" and estimates is not None else ()
     work = {} if estimates is None else loads(models(program), program.plan, estimates, costs)
     utilities = utilities_of(tables, *roles(program))
@@ -59,10 +76,10 @@ def learn(
 
 
 def known_of(
-    program: Program, table: pa.Table, learnt: Learnt, policy: Policy, costs: Costs
+    program: Program, sampled: Sampled, learnt: Learnt, policy: Policy, costs: Costs
 ) -> Known:
-    """What a stream's workers go by, of what a table said."""
-    utilities = learnt.utilities
+    """What a stream's workers go by, of what rows said."""
+    utilities, table = learnt.utilities, sampled.table
     mask = numbers(table.column(program.mask)).astype(np.int64)
     here = np.flatnonzero(utilities.may_be_shed(mask))
     levels = utilities.levels(mask[here], table.take(pa.array(here)))
@@ -75,7 +92,8 @@ def known_of(
         return kept
 
     curve = learnt.drawn.curve(stays)
-    seconds = seconds_of(program, learnt.estimates, costs) / max(table.num_rows, 1)
+    rows = max(table.num_rows * sampled.thinned, 1.0)
+    seconds = seconds_of(program, learnt.estimates, costs) / rows
     in_bins = filled(utilities, table, program.mask)
     depth = depth_of(program, learnt.estimates, costs)
     return Known(utilities, learnt.loads, curve, seconds, in_bins, depth)

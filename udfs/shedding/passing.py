@@ -86,7 +86,10 @@ class _Seen:
 
 def tables_of(matching: Matching, keys: Sequence[Type] = ()) -> tuple[Table, ...]:
     """One for each condition and positive variable in it, where the condition can be drawn and
-    the columns be cut. `keys`: the types of the program's keys, if they may be looked at."""
+    the columns be cut. `keys`: the types of the program's keys, if they may be looked at.
+
+    A condition with a variable that may stay unfilled says nothing: a row that fails it may be in
+    matches without that variable."""
     found: dict[tuple[int, int], Table] = {}
     for number in range(len(matching.program.branches)):
         walk = walk_of(matching, number)
@@ -94,12 +97,20 @@ def tables_of(matching: Matching, keys: Sequence[Type] = ()) -> tuple[Table, ...
             if any(looking_back(condition)) or not can_be_drawn(walk, condition):
                 continue
             for variable in sorted(condition.variables):
-                if (variable, place) in found or len(condition.variables) == 1:
+                if (variable, place) in found or not _always_tested(matching, condition, variable):
                     continue
                 table = _table(walk, (place, condition), variable, keys)
                 if table is not None:
                     found[variable, place] = table
     return tuple(found.values())
+
+
+def _always_tested(matching: Matching, condition: Condition, variable: int) -> bool:
+    """Whether every match with this variable meets the condition with others."""
+    filled = [branch.filled() for branch in matching.program.branches]
+    return len(condition.variables) > 1 and all(
+        condition.variables <= each for each in filled if variable in each
+    )
 
 
 def _table(

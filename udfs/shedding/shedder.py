@@ -25,7 +25,7 @@ from spark_cep.udfs.shedding.arrays import own_numbers, staying_by_kind
 from spark_cep.udfs.shedding.budget import Budget
 from spark_cep.udfs.shedding.crowd import Crowd
 from spark_cep.udfs.shedding.drift import Drift
-from spark_cep.udfs.shedding.learning import known_of, learn, roles
+from spark_cep.udfs.shedding.learning import Sampled, known_of, learn, roles
 from spark_cep.udfs.shedding.pace import Pace
 from spark_cep.udfs.shedding.utility import utilities_of
 
@@ -246,14 +246,15 @@ class Shedder:
         return (not under_load or self._since % PATIENCE == 0) and self._drift.has_drifted(rows)
 
     def _learn(self) -> None:
-        rows = without_null_times(self.program, _some(pa.concat_tables(self._recent)))
+        recent = _some(pa.concat_tables(self._recent))
+        rows = Sampled(without_null_times(self.program, recent))
         costs = self.program.costs or TYPICAL
         found = learn(self.program, rows, self.spec.policy, costs, self.spec.keys)
         self.learnings += 1
         self._recent = []
         if found.estimates is not None:
             known = known_of(self.program, rows, found, self.spec.policy, costs)
-            self._know(known, rows.num_rows)
+            self._know(known, rows.table.num_rows)
 
     def _know(self, known: Known, rows: int) -> None:
         """What so many rows said."""
