@@ -77,9 +77,13 @@ bench-streams: $(INSTALLED) java ## time the patterns on streams (10 minutes)
 bench-remotes: $(INSTALLED) java ## time the strategies for remote data, delays of 1 to 50 ms, Redis (10 minutes)
 	$(BIN)/python -m benchmarks.remote_delays $(ARGS)
 
+.PHONY: bench-shedding
+bench-shedding: $(INSTALLED) java ## time shedding, in batches and under four peaks of a stream (10 minutes)
+	$(BIN)/python -m benchmarks.shedding $(ARGS)
+
 .PHONY: experiments
 experiments: $(INSTALLED) ## the papers' figures and plan="auto", without Spark (25 minutes)
-	@set -e; for name in lazy_nfa invariants apam auto eires; do $(BIN)/python -m benchmarks.$$name $(ARGS); done
+	@set -e; for name in lazy_nfa invariants apam auto eires darling; do $(BIN)/python -m benchmarks.$$name $(ARGS); done
 
 .PHONY: check
 check: lint types test examples ## all that CI checks

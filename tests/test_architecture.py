@@ -25,7 +25,8 @@ EXTRAS = {"redis", "sqlalchemy", "httpx"}
 # The files that talk to Spark. All others can be read and tested without it.
 SPARK_FILES = {
     "answer", "batch", "before", "carriers", "collecting", "column", "joining", "keys",
-    "local_spark", "match", "metering", "outside", "path", "prepare", "processor", "progress", "project", "row_answer",
+    "local_spark", "match", "metering", "outside", "path", "prepare", "processor", "progress",
+    "project", "row_answer",
     "row_match", "shipped", "stage", "stage_entry", "travelling", "typing_by_spark", "value_types",
     "worker_entry",
 }  # fmt: skip

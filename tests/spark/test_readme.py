@@ -16,8 +16,12 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/remote-data.md", "docs/row-patterns.md", "docs/streaming.md"]
-)
+    "page",
+    [
+        "README.md", "docs/remote-data.md", "docs/row-patterns.md", "docs/shedding.md",
+        "docs/streaming.md",
+    ],
+)  # fmt: skip
 def test_the_code_of_a_page_prints_what_stands_under_it(spark: SparkSession, page: str) -> None:
     assert any(block.output is not None for block in blocks(page))
     # A session of its own: pages install MATCH_RECOGNIZE and make views.
