@@ -45,6 +45,7 @@ def shed_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "stays", f"{percent(facts['share'])}: {facts['reason']}"
     recall = percent(facts["estimated_recall"])
     yield "recall", f"≈ {recall} of the matches, estimated on {facts['looked_at']}"
+    yield "dealt", facts["dealt"]
     for kind in facts["kinds"][:_SHOWN]:
         yield f"{', '.join(kind['variables'])}:", _kept(kind)
     more = len(facts["kinds"]) - _SHOWN

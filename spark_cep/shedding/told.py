@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Variable
     from spark_cep.udfs.shedding.utility import Utilities
 
+_BY_ROWS = "by rows"
+
 
 def flag(shedding: Shedding | Shed | None) -> list[str]:
     """What the plan's name says; nothing where all rows stay."""
@@ -38,6 +40,7 @@ def with_shedding(plan: MatchPlan, shedding: Shedding, compiled: Compiled) -> Ma
         "share": shedding.share,
         "reason": shedding.reason,
         "estimated_recall": shedding.recall,
+        "dealt": _dealt(shedding),
         "looked_at": "a sample" if shedding.asked.history is None else "a sample of the history",
         "kinds": [
             {
@@ -87,6 +90,18 @@ def _where(shed: Shed) -> str:
 
 def _names(variables: Sequence[Variable], mask: int) -> list[str]:
     return [each.name for place, each in enumerate(variables) if mask >> place & 1]
+
+
+def _dealt(shedding: Shedding) -> str:
+    """What the quota was dealt to the kinds by."""
+    if shedding.asked.policy != "utility":
+        return {"random": "by rows", "frequency": "as many rows of each kind"}[
+            shedding.asked.policy
+        ]
+    words = {1.0: "by work, Z(T)·R(T)", 0.5: "by rows and the root of their work", 0.0: "by rows"}
+    leaning = shedding.looked.learnt.leaning
+    more = "" if leaning == 1 else ": more of drawn matches is left than by work alone"
+    return f"{words[leaning]}{more}"
 
 
 def _utility(utilities: Utilities, compiled: Compiled) -> list[dict[str, Any]]:

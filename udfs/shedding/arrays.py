@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import Policy
 
 Flags = npt.NDArray[np.bool_]
+# Of each row its mask, its level and its own number.
+Rows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP = 0x9E3779B97F4A7C15
@@ -44,12 +46,11 @@ def staying(levels: npt.NDArray[np.int64], own: npt.NDArray[np.float64], quota: 
 
 def staying_by_kind(
     policy: Policy,
-    rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]],
+    rows: Rows,
     quota: float,
     loads: Mapping[int, float],
 ) -> Flags:
-    """Which of these rows stay, of which so many may, each kind its part. `rows`: their masks,
-    levels and own numbers."""
+    """Which of these rows stay, of which so many may, each kind its part."""
     mask, levels, own = rows
     stays = np.zeros(len(mask), dtype=np.bool_)
     kinds, place, counts = np.unique(mask, return_inverse=True, return_counts=True)
