@@ -17,16 +17,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_cep.answering.answer import worker_schema
 from spark_cep.answering.project import Found, projected
+from spark_cep.candidates import candidate_rows
 from spark_cep.explaining.metering import Observed, counted_shed, noticed, observed
 from spark_cep.explaining.records import Record, new_number, remember
 from spark_cep.explaining.report import report, title
-from spark_cep.explaining.stream_report import of_stream
 from spark_cep.options import Asked, check_options, check_pattern, check_row_options
-from spark_cep.planned import planned, program_of
+from spark_cep.planned import check_wishes, planned, program_of
 from spark_cep.planning.buckets import size_of
 from spark_cep.planning.layout import BUCKETS, SLICES, Dealing, Layout, layout
 from spark_cep.planning.slices import slicing
-from spark_cep.remotes.before import fetches, with_values
+from spark_cep.remotes.before import fetches
 from spark_cep.remotes.places import columns_of_events, of_events, with_remotes
 from spark_cep.remotes.stage import Counts
 from spark_cep.row_match import matched_rows
@@ -34,23 +34,12 @@ from spark_cep.row_patterns import RowPattern
 from spark_cep.shedding.batch import Shedding, counts_of, decided, shed_rows
 from spark_cep.shedding.looked import measured_recall
 from spark_cep.shedding.shed import check_can_shed, check_history
-from spark_cep.shedding.stream import StreamShedding, stream_shedding
-from spark_cep.shedding.told import with_shedding, with_stream_shedding
+from spark_cep.shedding.told import with_shedding
 from spark_cep.shipped import Shipping, shipped
 from spark_cep.shipping import prepare
 from spark_cep.shipping.source import Source, source_of
 from spark_cep.shipping.worker_entry import entry
-from spark_cep.streaming import path as stream
-from spark_cep.streaming.checks import (
-    check_bounded,
-    check_consumed,
-    check_watermark,
-    prepare_session,
-)
-from spark_cep.streaming.meaning import meaning
-from spark_cep.streaming.path import stream_buckets
-from spark_cep.streaming.progress import counted, told, told_shed
-from spark_cep.udfs.state import fingerprint
+from spark_cep.stream_match import streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,16 +93,13 @@ def match_pattern(  # noqa: PLR0913 - the public signature
 def _matched(source: Source, asked: Asked) -> DataFrame:
     shipping = shipped(source, asked)
     compiled, shipment = shipping.compiled, shipping.shipment
-    if source.is_streaming:
-        check_bounded(compiled.window, asked.options.limits)
-        check_consumed(compiled)
-    number = new_number()
-    counts = Counts(partial(told, number=number)) if source.is_streaming else None
-    masked = _rows(source, shipping, counts)
+    check_wishes(asked, compiled)
     if asked.options.shed is not None:
         check_can_shed(compiled)
+    number = new_number()
     if source.is_streaming:
-        return _streamed(source, asked, shipping, masked, number)
+        return streamed(source, asked, shipping, number)
+    masked = candidate_rows(source.df, shipping)
     shedding = _shedding(source, masked, shipping, asked)
     if shedding is not None:
         masked = shed_rows(prepare.filtered(masked, compiled), shedding)
@@ -185,83 +171,12 @@ def _observed_rows(
     counts = None
     if observed_.before is not None:
         counts = Counts(partial(noticed, observation=observed_.before))
-    rows = _rows(source, shipping, counts)
+    rows = candidate_rows(source.df, shipping, counts)
     if shedding is None or observed_.shed is None:
         return rows
     shed = counts_of(compiled.variables)
     counted = partial(counted_shed, counts=shed, observation=observed_.shed)
     return shed_rows(prepare.filtered(rows, compiled), shedding, counted)
-
-
-def _streamed(
-    source: Source,
-    asked: Asked,
-    shipping: Shipping,
-    masked: DataFrame,
-    number: int,
-) -> DataFrame:
-    """The same through a stateful operator; the engine is told of each trigger's rows."""
-    compiled, shipment, output = shipping.compiled, shipping.shipment, shipping.answer.output
-    shedding = _stream_shedding(source, masked, shipping, asked)
-    if shedding is not None and shedding.before is not None:
-        counts = counts_of(compiled.variables)
-        counted_ = partial(told_shed, counts=counts, number=number)
-        masked = shed_rows(prepare.filtered(masked, compiled), shedding.before, counted_)
-    program, choice, _ = planned(source, masked, shipping, asked)
-    prepared = prepare.select(prepare.filtered(masked, compiled), shipment)
-    check_watermark(prepared.raw[shipping.orders[0].column], str(compiled.orders[0].expression))
-    prepare_session(source.df)
-    count, reason = stream_buckets(source, has_keys=bool(shipping.keys))
-    program = replace(program, columns=shipment.names(), keys=shipping.key_columns)
-    schema = worker_schema(output, compiled.variables, prepared.df.schema)
-    names = [f"c{column}" for column in shipping.key_columns]
-    bucket = prepare.bucket_of(names, None, count).cast("int").alias("bucket")
-    lookups = [(each.remote.name, *each.keys) for each in compiled.lookups]
-    known_by = meaning(fingerprint(program), shipment, [*compiled.masks, *lookups])
-    in_front = None if shedding is None else shedding.in_front
-    shed = None if shedding is None else shedding.before or shedding.asked
-    found = stream.matched(
-        prepared.df.select("*", bucket),
-        stream.Streamed(program, output, known_by, schema, count, in_front),
-        title(asked.pattern, compiled, (choice, shed), number),
-    )
-    answer = projected(
-        Found(found, partial(counted, number=number), shipping.sources),
-        shipping.answer,
-        compiled.variables,
-        prepared.raw,
-        compiled.after,
-    )
-    layout_ = Layout(count, reason, None, "none: a stream comes in triggers")
-    plan = report(
-        asked.pattern, compiled, shipment, (choice, layout_, shipping.answer, program), number
-    )
-    places = of_events(compiled, shipping.answer.sought, shipping.sources)
-    plan = with_remotes(
-        of_stream(plan, program), shipping.sources, places, columns_of_events(compiled)
-    )
-    if shedding is not None:
-        plan = with_stream_shedding(plan, shedding, compiled)
-    return remember(answer, Record(number, plan, None, count))
-
-
-def _stream_shedding(
-    source: Source, masked: DataFrame, shipping: Shipping, asked: Asked
-) -> StreamShedding | None:
-    shed = asked.options.shed
-    if shed is None:
-        return None
-    past = None
-    if shed.history is not None:
-        check_history(source.df, shed.history)
-        past = _rows(replace(source, df=shed.history), shipping, None)
-    return stream_shedding(source, (masked, past), shipping, program_of(asked, shipping), shed)
-
-
-def _rows(source: Source, shipping: Shipping, counts: Counts | None) -> DataFrame:
-    """The input with what is looked up before matching, and the candidate mask."""
-    rows = with_values(source.df, shipping.compiled, shipping.sources, counts)
-    return prepare.masked(rows, prepare.mask(shipping.compiled.masks))
 
 
 def _layout(

@@ -32,15 +32,20 @@ if TYPE_CHECKING:
     from spark_cep.shipping.source import Source
 
 
+def check_wishes(asked: Asked, compiled: Compiled) -> None:
+    """What the user says of plans and data has to be about this pattern."""
+    options = asked.options
+    if options.statistics is not None:
+        check_statistics(options.statistics, compiled.variables)
+    check_wish(options.wish, compiled.variables, compiled.branches)
+
+
 def planned(
     source: Source, masked: DataFrame, shipping: Shipping, asked: Asked
 ) -> tuple[Program, Choice, Sample | None]:
     """The program with its plan, why it has that one, and the sample if one was taken. `masked`:
     the input with the candidate mask."""
     options, compiled = asked.options, shipping.compiled
-    if options.statistics is not None:
-        check_statistics(options.statistics, compiled.variables)
-    check_wish(options.wish, compiled.variables, compiled.branches)
     program = program_of(asked, shipping)
     found = _sampled(source, masked, shipping, program, asked)
     facts = _facts(asked, compiled, found)
