@@ -182,11 +182,14 @@ class Shedder:
         return float(np.interp(share, np.linspace(0, 1, len(self.known.curve)), self.known.curve))
 
     def work_part(self, share: float) -> float:
-        """The part of matching that is left then: partial matches are fewer where the matches
-        are, but not by as much."""
+        """The part of matching that is left then: between that of rows dropped at random and that
+        of the matches. Rows with the best chances keep more matches than work. Measured over the
+        queries of `benchmarks/darling.py`, the geometric mean of both is right within a factor of
+        1.5 for most shares."""
         if self.known is None:
             return share * share
-        return float(self.part(share) ** self.known.depth)
+        at_random = share ** min(len(branch.slots) for branch in self.program.branches)
+        return float((self.part(share) * at_random) ** (self.known.depth / 2))
 
     def _pace(self, bucket: int) -> Pace:
         """The bucket's own, which begins as that of one that is known."""
