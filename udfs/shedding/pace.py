@@ -9,12 +9,17 @@ rows are in event time, for a row meets more partners then: by the pattern's num
 at the most, which is what is reckoned with until such density has been seen. The rows of the
 trigger before are in the state, for the watermark has not passed them yet, and some plans go over
 them once more: what that takes is seen when few rows come after many.
+
+Rows with the best chances keep more matches than work. `part` is what matching takes if it takes as
+much as the matches are worth, `least` what it takes of rows dropped at random; where between them
+the truth lies is seen when rows are dropped. Until then it is `part`, so that the bound holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log
 from typing import Final
 
 # What a trigger of a bucket takes without rows, at the least: state, header, answer.
@@ -37,6 +42,9 @@ DOWN: Final = 0.3
 REMEMBERED: Final = 0.95
 # Densities within this factor are the same.
 ALIKE: Final = 1.5
+# Where the most and the least differ by less, nothing is seen of which it is.
+APART: Final = 1.2
+EASIER: Final = 0.7
 _HALVINGS: Final = 20
 
 
@@ -44,11 +52,14 @@ _HALVINGS: Final = 20
 class Pace:
     """`work`: seconds a row that came, where `density` of them came in a unit of event time; before
     any was seen, what the cost model expects. `growth`: the power of the density with which that
-    grows beyond. `part`: of the work, by the share of the rows that stays."""
+    grows beyond. `part`: of the work at the most, by the share of the rows that stays; `least`: of
+    the work at the least. `ease`: where between them it lies, 0 is at the most."""
 
     growth: int
     part: Callable[[float], float]
     work: float = 0.0
+    least: Callable[[float], float] | None = None
+    ease: float = 0.0
     density: float = 0.0
     fixed: float = FIXED_SECONDS
     seen: int = 0
@@ -62,7 +73,8 @@ class Pace:
         """A trigger to which so many rows came, of which these were kept, took so long."""
         if not came:
             return
-        part = self.part(kept / came)
+        share = kept / came
+        part = self.part_of(share)
         beside = kept * ROW_SECONDS
         matching = max(seconds - self.fixed - beside, 0.0)
         before, came_before = self._before, self._came_before
@@ -73,8 +85,11 @@ class Pace:
             left = seconds - beside - self.again * before - came * self._work(density) * part
             self.fixed += DOWN * (max(left, FIXED_SECONDS) - self.fixed)
         else:
-            rows, whole, taken = self._waiting
             own = max(matching - self.again * before, 0.0)
+            if self.seen and came >= ENOUGH_ROWS:
+                self._saw_ease(share, own / max(came * self._work(density), 1e-12))
+                part = self.part_of(share)
+            rows, whole, taken = self._waiting
             self._waiting = rows + came, whole + came * part, taken + own
             if self._waiting[0] >= ENOUGH_ROWS and self._waiting[1] > 0:
                 self._measured(density)
@@ -84,6 +99,22 @@ class Pace:
         if before >= LITTLE_SECONDS:
             seen = min(max(seconds / before, 0.0), 1.0)
             self.again += (1.0 if seen > self.again else DOWN) * (seen - self.again)
+
+    def part_of(self, share: float) -> float:
+        """What is expected to be left of the work."""
+        most = self.part(share)
+        if self.least is None or not self.ease or most <= 0:
+            return most
+        return float(most * (self.least(share) / most) ** self.ease)
+
+    def _saw_ease(self, share: float, part: float) -> None:
+        """Of the work so much was left, if a row takes what it took."""
+        most = self.part(share)
+        least = most if self.least is None else self.least(share)
+        if least <= 0 or most < APART * least:
+            return
+        seen = log(max(part, least) / most) / log(least / most)
+        self.ease += (EASIER if seen > self.ease else 1.0) * (max(seen, 0.0) - self.ease)
 
     def _measured(self, density: float) -> None:
         """Enough rows have come to say what one takes. `density`: of the last ones. Fewer rows than
@@ -102,7 +133,7 @@ class Pace:
 
     def seconds(self, rows: int, share: float, density: float) -> float:
         """What a trigger with so many rows is expected to take if a share of them stays."""
-        work = rows * self._work(density) * self.part(share)
+        work = rows * self._work(density) * self.part_of(share)
         return self.fixed + self.again * self._before + rows * share * ROW_SECONDS + work
 
     def share(self, rows: int, density: float, budget: float) -> float:

@@ -182,21 +182,24 @@ class Shedder:
         return float(np.interp(share, np.linspace(0, 1, len(self.known.curve)), self.known.curve))
 
     def work_part(self, share: float) -> float:
-        """The part of matching that is left then: between that of rows dropped at random and that
-        of the matches. Rows with the best chances keep more matches than work. Measured over the
-        queries of `benchmarks/darling.py`, the geometric mean of both is right within a factor of
-        1.5 for most shares."""
+        """The part of matching that is left then, at the most: partial matches are fewer where the
+        matches are, but not by as much."""
         if self.known is None:
             return share * share
-        at_random = share ** min(len(branch.slots) for branch in self.program.branches)
-        return float((self.part(share) * at_random) ** (self.known.depth / 2))
+        return float(self.part(share) ** self.known.depth)
+
+    def least_part(self, share: float) -> float:
+        """And at the least: that of rows dropped at random."""
+        depth = 1.0 if self.known is None else self.known.depth
+        slots = min(len(branch.slots) for branch in self.program.branches)
+        return float(min(share ** (slots * depth), self.work_part(share)))
 
     def _pace(self, bucket: int) -> Pace:
         """The bucket's own, which begins as that of one that is known."""
         found = self._paces.get(bucket)
         if found is None:
             growth = max(max(len(branch.slots) for branch in self.program.branches) - 1, 1)
-            found = Pace(growth, self.work_part)
+            found = Pace(growth, self.work_part, least=self.least_part)
             other = next((each for each in self._paces.values() if each.seen), None)
             if other is not None:
                 found.work, found.density, found.fixed = other.work, other.density, other.fixed
