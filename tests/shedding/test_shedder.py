@@ -141,7 +141,8 @@ def test_a_first_trigger_with_many_rows_is_learnt_from_before_it_is_begun() -> N
 
 
 def test_the_bound_holds_when_a_row_takes_ten_times_as_long_as_before() -> None:
-    """Not in the trigger in which that begins, but from the next one on."""
+    """Not in the trigger in which that begins, nor in the one that shows what dropping rows saves,
+    but from the next one on."""
     clock = Clock()
     each = shedder(LATENCY, clock)
     seconds = 0.0
@@ -157,7 +158,7 @@ def test_the_bound_holds_when_a_row_takes_ten_times_as_long_as_before() -> None:
         each.took(turn, admitted, seconds)
         if trigger < 5:
             assert share == 1.0
-        if trigger > 5:
+        if trigger > 6:
             assert seconds < 8.0
             assert share < 0.8
     assert seconds > 4.0
