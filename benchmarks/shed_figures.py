@@ -1,0 +1,224 @@
+"""What the runs of the darling experiment show: cells, tables, who keeps most, pictures.
+
+A *cell* is a query, a stream and its arrivals. In it all policies get the same rows at the same
+times, and what they find is compared with the matches of all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.pictures import Number, Panel, draw
+from benchmarks.reporting import Claim, table
+from benchmarks.shed_runs import BOUND, POLICIES, How, Run, Work, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOWS: tuple[How, ...] = ("none", *POLICIES)
+# Closer than this two shares are a tie.
+TIE = 0.01
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`share` of all matches, `peak_share` of those whose last row came in a trigger that was
+    longer than the bound without shedding. `latency` of matches in seconds, the mean and the
+    longest; `first` and `later`: the longest trigger up to the first one that was too full, and
+    behind it. `dropped`: share of the rows after warming up."""
+
+    share: float
+    peak_share: float
+    latency: float
+    longest_latency: float
+    first: float
+    later: float
+    dropped: float
+
+    @property
+    def longest(self) -> float:
+        return max(self.first, self.later)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`what` is varied, and `at` its value. `matches`: of all rows, after warming up. `partials`:
+    partial matches in a window without shedding, on average. `seconds`: the work of all rows."""
+
+    query: str
+    what: str
+    at: float
+    window_rows: float
+    partials: float
+    rows: int
+    matches: int
+    seconds: float
+    outcomes: Mapping[How, Outcome]
+
+    @property
+    def name(self) -> str:
+        return f"{self.query}, {self.what} {self.at:,.3g}"
+
+    def ratio(self, other: How) -> float:
+        """How many times the other policy's matches utility keeps."""
+        theirs = self.outcomes[other].share
+        return self.outcomes["utility"].share / theirs if theirs else float("inf")
+
+
+def cell(
+    named: tuple[str, str, float],
+    work: Work,
+    arrivals: np.ndarray,
+    hows: Sequence[How] = HOWS,
+    full: Run | None = None,
+) -> Cell:
+    """`named`: the query, what is varied, and its value. `full`: the run without shedding, where
+    it is known already."""
+    runs: dict[How, Run] = {} if full is None else {"none": full}
+    for how in hows:
+        if how not in runs:
+            runs[how] = run(work, arrivals, how)
+    everything = runs["none"]
+    outcomes = {how: outcome(runs[how], everything, work) for how in hows}
+    partials = sum(each["partial_matches"] for each in everything.metrics)
+    return Cell(
+        *named,
+        work.window_rows,
+        partials * work.window_rows / work.rows,
+        work.rows - work.warm,
+        len(everything.found),
+        everything.work_seconds,
+        outcomes,
+    )
+
+
+def outcome(of: Run, full: Run, work: Work) -> Outcome:
+    full_triggers = [each for each in of.triggers if each.dropped or each.seconds > BOUND]
+    until = full_triggers[0].began if full_triggers else float("inf")
+    first = [each.seconds for each in of.triggers if each.began <= until]
+    later = [each.seconds for each in of.triggers if each.began > until]
+    in_peak = full.last_rows_in_peaks(BOUND)
+    kept = of.share_of(full)
+    among = np.isin(full.found[in_peak], of.found)
+    dropped = sum(each.dropped for each in of.triggers)
+    return Outcome(
+        share=kept,
+        peak_share=float(among.mean()) if len(among) else 1.0,
+        latency=of.mean_latency,
+        longest_latency=float(of.latency.max()) if len(of.latency) else 0.0,
+        first=max(first, default=0.0),
+        later=max(later, default=0.0),
+        dropped=dropped / (work.rows - work.warm),
+    )
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def shares(cells: Sequence[Cell]) -> str:
+    """Shares of matches kept, and what utility has of the others'."""
+    shown = [how for how in HOWS if how in cells[0].outcomes and how != "none"]
+    head = ["cell", "rows in a window", "partial matches", "matches", "work, s"]
+    head += [f"{how}, %" for how in shown] + [f"of the load: {how}, %" for how in shown]
+    head += [f"utility / {how}" for how in shown if how != "utility"]
+    rows = [
+        [
+            one.name, round(one.window_rows), round(one.partials), one.matches, one.seconds,
+            *(100 * one.outcomes[how].share for how in shown),
+            *(100 * one.outcomes[how].peak_share for how in shown),
+            *(one.ratio(how) for how in shown if how != "utility"),
+        ]
+        for one in cells
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def latencies(cells: Sequence[Cell]) -> str:
+    """Mean detection latency in seconds, and the longest trigger: the first one that is too full
+    counts apart."""
+    shown = list(cells[0].outcomes)
+    head = ["cell", *(f"{how}, mean" for how in shown), *(f"{how}, trigger" for how in shown)]
+    rows = [
+        [
+            one.name,
+            *(one.outcomes[how].latency for how in shown),
+            *(_triggers(one.outcomes[how]) for how in shown),
+        ]
+        for one in cells
+    ]
+    return table(head, rows)
+
+
+def _triggers(of: Outcome) -> str:
+    return f"{of.later:.2f}" if of.first <= of.later else f"{of.later:.2f} (first {of.first:.2f})"
+
+
+# ---- claims ------------------------------------------------------------------------------------
+
+
+def bound_claims(cells: Sequence[Cell]) -> list[Claim]:
+    """Whether triggers of the utility policy hold the bound, after the first that is too full."""
+    late = [one for one in cells if one.outcomes["utility"].later > BOUND]
+    worst = max((one.outcomes["utility"].later for one in cells), default=0.0)
+    firsts = sum(one.outcomes["utility"].first > BOUND for one in cells)
+    figures = f"{len(cells) - len(late)} of {len(cells)} cells, {worst:.2f} s at worst"
+    text = f"no trigger after the first too full one takes longer than {BOUND} s"
+    first = max((one.outcomes["utility"].first for one in cells), default=0.0)
+    return [
+        Claim(text, not late, figures),
+        Claim(
+            "nor does the first one",
+            not firsts,
+            f"{len(cells) - firsts} of {len(cells)} cells, {first:.2f} s at worst",
+        ),
+    ]
+
+
+def ahead_claims(cells: Sequence[Cell]) -> list[Claim]:
+    found = []
+    for other in ("random", "frequency"):
+        mine = [(one, one.outcomes["utility"].share, one.outcomes[other].share) for one in cells]  # type: ignore[index]
+        behind = [one.name for one, own, theirs in mine if own < theirs - TIE]
+        figures = f"{len(cells) - len(behind)} of {len(cells)}"
+        figures += f"; not in {', '.join(behind)}" if behind else ""
+        found.append(Claim(f"utility keeps more matches than {other}", not behind, figures))
+    return found
+
+
+# ---- pictures ----------------------------------------------------------------------------------
+
+Value = Callable[[Outcome], float]
+
+
+def panel(title: str, x: str, y: str, cells: Sequence[Cell], value: Value) -> Panel:
+    series: dict[str, list[Number | None]] = {
+        how: [value(one.outcomes[how]) for one in cells] for how in cells[0].outcomes
+    }
+    return Panel(title, x, y, [round(one.at, 1) for one in cells], series)
+
+
+def draw_pair(
+    names: tuple[str, str],
+    x: str,
+    by_dataset: Mapping[str, Sequence[Cell]],
+    folder: Path,
+) -> None:
+    """Shares of matches as one figure, mean latencies as another; a panel for each dataset."""
+    share = [
+        panel(dataset, x, "matches kept, %", cells, lambda of: 100 * of.share)
+        for dataset, cells in by_dataset.items()
+    ]
+    late = [
+        panel(dataset, x, "mean detection latency, s", cells, lambda of: of.latency)
+        for dataset, cells in by_dataset.items()
+    ]
+    draw(names[0], share, folder, names=HOWS)
+    draw(names[1], late, folder, names=HOWS)
+
+
+def plain(of: Cell) -> dict[str, Any]:
+    return asdict(of)

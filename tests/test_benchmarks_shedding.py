@@ -1,0 +1,207 @@
+"""The benchmarks of load shedding: streams, arrivals, the simulated clock, and who keeps what.
+
+What they measure is not looked at here, but that a case small enough to compute by hand comes out
+right, and that a wrong answer would be noticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import darling, shedding
+from benchmarks.data import Stock
+from benchmarks.shed_figures import (
+    Cell,
+    Outcome,
+    ahead_claims,
+    bound_claims,
+    cell,
+    latencies,
+    shares,
+)
+from benchmarks.shed_queries import QUERIES, Query
+from benchmarks.shed_runs import BOUND, NEVER, Peaks, Run, run, with_warming, work_of
+from benchmarks.shed_streams import BALL, BALL_HERTZ, PLAYER_HERTZ, SECOND, bus, soccer, stock
+from spark_cep.udfs.shedding.budget import SPARK_SECONDS
+
+# As its default, with so few rows that a test takes a second.
+SMALL = replace(QUERIES["Q1A"], rows=3_000, factor=1.5, window=20 * 60 * SECOND)
+
+
+# ---- streams -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [stock(500, 4), soccer(500, 3), bus(500, 4)])
+def test_no_two_rows_have_the_same_event_time(columns: dict[str, np.ndarray]) -> None:
+    assert (np.diff(columns["t"]) > 0).all()
+    assert columns["i"].tolist() == list(range(500))
+    assert all(np.isfinite(values).all() for values in columns.values())
+
+
+def test_symbols_have_levels_of_their_own_and_one_update_a_minute() -> None:
+    columns = stock(20_000, 4)
+    minutes = columns["t"][-1] / (60 * SECOND)
+    for symbol in range(4):
+        assert np.count_nonzero(columns["kind"] == symbol) == pytest.approx(minutes, rel=0.01)
+    logs = [np.log(columns["volume"][columns["kind"] == symbol]) for symbol in range(4)]
+    assert logs[1].mean() - logs[0].mean() == pytest.approx(0.8, abs=0.2)
+    assert logs[2].std() == pytest.approx(0.9, abs=0.1)
+
+
+def test_the_ball_is_read_more_often_and_moves_faster_than_players() -> None:
+    columns = soccer(20_000, 3)
+    seconds = columns["t"][-1] / SECOND
+    kinds = np.bincount(columns["kind"])
+    assert kinds[BALL] == pytest.approx(BALL_HERTZ * seconds, rel=0.02)
+    assert kinds[0] == pytest.approx(PLAYER_HERTZ * seconds, rel=0.02)
+    is_ball = columns["kind"] == BALL
+    assert columns["v"][is_ball].mean() > 2 * columns["v"][~is_ball].mean()
+
+
+def test_later_lines_report_less_often() -> None:
+    kinds = np.bincount(bus(20_000, 4)["kind"])
+    assert (kinds[:-1] > 1.2 * kinds[1:]).all()
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_template_compiles_and_its_chain_binds_every_event(name: str) -> None:
+    work = work_of(replace(QUERIES[name], rows=600))
+    slots = work.prepared.program.branches[0].slots
+    assert sorted(work.order) == list(range(len(slots)))
+
+
+# ---- arrivals ----------------------------------------------------------------------------------
+
+
+def test_peaks_have_the_papers_shares_at_a_thousand_times_the_rate() -> None:
+    gaps = np.diff(Peaks(seconds=30.0).arrivals(10_000))
+    fast = gaps < gaps.max() / 500
+    assert np.count_nonzero(fast) / 10_000 == pytest.approx(0.7, abs=0.001)
+    starts = np.flatnonzero(np.diff(fast.astype(int)) == 1)
+    ends = np.flatnonzero(np.diff(fast.astype(int)) == -1)
+    assert (ends - starts).tolist() == pytest.approx([3000, 1000, 2000, 1000], abs=2)
+    assert gaps.max() / gaps.min() == pytest.approx(1000)
+
+
+def test_warm_rows_come_before_all_others() -> None:
+    arrivals = with_warming(np.array([1.0, 2.0]), 4, seconds=8.0)
+    assert arrivals.tolist() == [0.0, 2.0, 4.0, 6.0, 9.0, 10.0]
+
+
+def test_an_overload_of_70_per_cent_is_what_a_third_of_the_work_fits_into() -> None:
+    work = work_of(SMALL)
+    arrivals = darling.overloaded(work, 1e-3, 70)[work.warm :]
+    per_second = 1 / np.diff(arrivals).mean()
+    planned = BOUND * 0.8
+    possible = (planned - SPARK_SECONDS) / 1e-3 / planned
+    assert possible / per_second == pytest.approx(0.3)
+
+
+# ---- runs --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def full() -> Run:
+    work = work_of(SMALL)
+    return run(work, np.linspace(0, 4.0, work.rows), "none")
+
+
+def test_matches_are_those_that_the_query_describes(full: Run) -> None:
+    """Counted event by event over the rows that are not there to warm up."""
+    columns = SMALL.columns()
+    t, kind, volume = (columns[name].tolist() for name in ("t", "kind", "volume"))
+    ways = [0] * len(t)
+    # Sequences that end in a row of each type, by the row that they began with.
+    began: list[dict[int, int]] = [{} for _ in t]
+    for row in range(len(t)):
+        if kind[row] == 0:
+            began[row] = {row: 1}
+        for before in range(row - 1, -1, -1):
+            if t[row] - t[before] > SMALL.window:
+                break
+            if kind[before] == kind[row] - 1 and volume[row] > SMALL.factor * volume[before]:
+                for first, count in began[before].items():
+                    if t[row] - t[first] <= SMALL.window:
+                        began[row][first] = began[row].get(first, 0) + count
+        ways[row] = sum(began[row].values()) if kind[row] == 3 else 0
+    assert len(full.found) == sum(ways[work_of(SMALL).warm :])
+    assert len(full.found) > 100
+
+
+def test_a_trigger_begins_when_the_one_before_has_ended_and_takes_what_has_come(full: Run) -> None:
+    for one, other in zip(full.triggers, full.triggers[1:], strict=False):
+        assert other.began >= one.began + one.seconds - 1e-9
+        assert one.seconds > SPARK_SECONDS
+    assert sum(each.rows for each in full.triggers) == work_of(SMALL).rows
+
+
+def test_no_match_is_seen_before_its_last_row_has_come(full: Run) -> None:
+    assert full.latency.min() > SPARK_SECONDS
+    assert full.latency.max() < 3 * full.longest
+
+
+def test_with_a_bound_that_is_never_reached_nothing_is_dropped(full: Run) -> None:
+    work = work_of(SMALL)
+    found = run(work, np.linspace(0, 4.0, work.rows), "utility", NEVER)
+    assert found.share_of(full) == 1.0
+    assert not any(each.dropped for each in found.triggers)
+
+
+def test_without_time_rows_are_dropped_and_no_match_is_invented() -> None:
+    work = work_of(replace(QUERIES["Q1A"], rows=4_000))
+    arrivals = with_warming(np.full(work.rows - work.warm, 0.1), work.warm)
+    everything, found = run(work, arrivals, "none"), run(work, arrivals, "random", 0.55)
+    assert sum(each.dropped for each in found.triggers) > 100
+    assert found.share_of(everything) < 0.9
+
+
+def test_an_invented_match_and_one_found_twice_are_noticed(full: Run) -> None:
+    wrong = replace(full, found=np.append(full.found, np.uint64(7)))
+    with pytest.raises(AssertionError, match="do not give"):
+        wrong.share_of(full)
+    twice = replace(full, found=np.append(full.found, full.found[0]))
+    with pytest.raises(AssertionError, match="twice"):
+        twice.share_of(full)
+
+
+# ---- what is told ------------------------------------------------------------------------------
+
+
+def told(query: Query, **by_how: tuple[float, float]) -> Cell:
+    """Of each policy the share and the longest trigger after the first one."""
+    outcomes = {
+        how: Outcome(share, share, 0.5, 0.9, 1.0, later, 0.0)
+        for how, (share, later) in by_how.items()
+    }
+    return Cell(query.name, "window", 9.0, 9.0, 1.0, 10, 10, 1.0, outcomes)  # type: ignore[arg-type]
+
+
+def test_claims_say_where_utility_is_behind_or_late() -> None:
+    good = told(SMALL, none=(1, 9), utility=(0.9, 1.4), random=(0.3, 1), frequency=(0.2, 1))
+    late = told(SMALL, none=(1, 9), utility=(0.2, 1.6), random=(0.3, 1), frequency=(0.2, 1))
+    assert all(claim.holds for claim in [*bound_claims([good]), *ahead_claims([good])])
+    bound, first = bound_claims([good, late])
+    assert (bound.holds, first.holds) == (False, True)
+    assert "1.60 s" in bound.figures
+    random, frequency = ahead_claims([good, late])
+    assert (random.holds, frequency.holds) == (False, True)
+    assert good.ratio("random") == pytest.approx(3.0)
+
+
+def test_a_cell_has_all_policies_and_its_tables_a_row() -> None:
+    work = work_of(replace(SMALL, rows=1_500))
+    found = cell(("Q1A", "window", 80.0), work, np.linspace(0, 2.0, work.rows))
+    assert found.outcomes["none"].share == 1.0
+    for text in (shares([found]), latencies([found])):
+        assert len(text.splitlines()) == 3
+        assert "Q1A, window 80" in text
+
+
+def test_the_files_of_the_spark_benchmark_hold_all_rows_once(tmp_path: object) -> None:
+    found = shedding.trigger_shares()
+    assert sum(found) == pytest.approx(1.0)
+    assert [share for share in found if share >= 0.1] == [0.3, 0.1, 0.2, 0.1]
+    assert shedding.Run(tmp_path, 1, 0.1).scaled(Stock(1_000, 3)).rows == 100  # type: ignore[arg-type]
