@@ -151,9 +151,9 @@ def test_with_a_bound_that_is_never_reached_nothing_is_dropped(full: Run) -> Non
 
 
 def test_without_time_rows_are_dropped_and_no_match_is_invented() -> None:
-    work = work_of(replace(QUERIES["Q1A"], rows=4_000))
+    work = work_of(replace(QUERIES["Q1A"], rows=8_000))
     arrivals = with_warming(np.full(work.rows - work.warm, 0.1), work.warm)
-    everything, found = run(work, arrivals, "none"), run(work, arrivals, "random", 0.55)
+    everything, found = run(work, arrivals, "none"), run(work, arrivals, "random", 0.51)
     assert sum(each.dropped for each in found.triggers) > 100
     assert found.share_of(everything) < 0.9
 
