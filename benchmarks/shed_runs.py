@@ -274,11 +274,11 @@ def _read(blobs: Sequence[bytes]) -> tuple[dict[str, Any], np.ndarray, np.ndarra
     )
     if not len(number):
         return metrics, number, number.astype(np.uint64)
-    order = np.argsort(number, kind="stable")
-    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    # The rows of a match follow each other.
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
     mixed = (
         row.astype(np.uint64) * np.uint64(64) + variable.astype(np.uint64) + np.uint64(1)
     ) * _MIX
     mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(32)
-    return metrics, np.maximum.reduceat(row[order], starts), np.add.reduceat(mixed[order], starts)
+    return metrics, np.maximum.reduceat(row, starts), np.add.reduceat(mixed, starts)
