@@ -94,7 +94,6 @@ def in_peaks(query: Query, what: str, at: float, sizes: Sizes) -> Cell:
     found = cell((query.name, what, value), work, arrivals)
     if what == "partial matches":
         found = replace(found, at=found.partials)
-    print(f"{found.name}: {found.seconds:.1f} s of work", file=sys.stderr, flush=True)
     return found
 
 

@@ -6,6 +6,7 @@ times, and what they find is compared with the matches of all rows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,11 @@ def cell(
     everything = runs["none"]
     outcomes = {how: outcome(runs[how], everything, work) for how in hows}
     partials = sum(each["partial_matches"] for each in everything.metrics)
+    told = ", ".join(
+        f"{how} {100 * each.share:.1f} % {each.longest:.2f} s" for how, each in outcomes.items()
+    )
+    work_done = f"{len(everything.found):,} matches, {everything.work_seconds:.1f} s of work"
+    print(f"{named}: {work_done}; {told}", file=sys.stderr, flush=True)
     return Cell(
         *named,
         work.window_rows,
