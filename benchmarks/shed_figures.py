@@ -103,8 +103,8 @@ def cell(
 
 
 def outcome(of: Run, full: Run, work: Work) -> Outcome:
-    full_triggers = [each for each in of.triggers if each.dropped or each.seconds > BOUND]
-    until = full_triggers[0].began if full_triggers else float("inf")
+    too_full = [each for each in of.triggers if each.dropped or each.seconds > BOUND]
+    until = too_full[0].began if too_full else float("inf")
     first = [each.seconds for each in of.triggers if each.began <= until]
     later = [each.seconds for each in of.triggers if each.began > until]
     in_peak = full.last_rows_in_peaks(BOUND)
@@ -125,37 +125,31 @@ def outcome(of: Run, full: Run, work: Work) -> Outcome:
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def shares(cells: Sequence[Cell]) -> str:
-    """Shares of matches kept, and what utility has of the others'."""
-    shown = [how for how in HOWS if how in cells[0].outcomes and how != "none"]
+def shares(cells: Sequence[Cell], *, in_peaks: bool = True) -> str:
+    """Shares of matches kept, and what utility has of the others'. `in_peaks`: also those of the
+    load alone, without what came at the base rate."""
     head = ["cell", "rows in a window", "partial matches", "matches", "work, s"]
-    head += [f"{how}, %" for how in shown] + [f"of the load: {how}, %" for how in shown]
-    head += [f"utility / {how}" for how in shown if how != "utility"]
-    rows = [
-        [
-            one.name, round(one.window_rows), round(one.partials), one.matches, one.seconds,
-            *(100 * one.outcomes[how].share for how in shown),
-            *(100 * one.outcomes[how].peak_share for how in shown),
-            *(one.ratio(how) for how in shown if how != "utility"),
-        ]
-        for one in cells
-    ]  # fmt: skip
+    head += [f"{how}, %" for how in POLICIES]
+    head += [f"of the load: {how}, %" for how in POLICIES] * in_peaks
+    head += [f"utility / {how}" for how in POLICIES[1:]]
+    rows: list[list[object]] = []
+    for one in cells:
+        row: list[object] = [one.name, round(one.window_rows), round(one.partials), one.matches]
+        row += [one.seconds, *(100 * one.outcomes[how].share for how in POLICIES)]
+        row += [100 * one.outcomes[how].peak_share for how in POLICIES] * in_peaks
+        rows.append([*row, *(one.ratio(how) for how in POLICIES[1:])])
     return table(head, rows)
 
 
 def latencies(cells: Sequence[Cell]) -> str:
     """Mean detection latency in seconds, and the longest trigger: the first one that is too full
     counts apart."""
-    shown = list(cells[0].outcomes)
-    head = ["cell", *(f"{how}, mean" for how in shown), *(f"{how}, trigger" for how in shown)]
-    rows = [
-        [
-            one.name,
-            *(one.outcomes[how].latency for how in shown),
-            *(_triggers(one.outcomes[how]) for how in shown),
-        ]
-        for one in cells
-    ]
+    head = ["cell", *(f"{how}, mean" for how in HOWS), *(f"{how}, trigger" for how in HOWS)]
+    rows: list[list[object]] = []
+    for one in cells:
+        found = [one.outcomes.get(how) for how in HOWS]
+        means = ["" if of is None else f"{of.latency:.2f}" for of in found]
+        rows.append([one.name, *means, *("" if of is None else _triggers(of) for of in found)])
     return table(head, rows)
 
 
@@ -202,7 +196,8 @@ Value = Callable[[Outcome], float]
 
 def panel(title: str, x: str, y: str, cells: Sequence[Cell], value: Value) -> Panel:
     series: dict[str, list[Number | None]] = {
-        how: [value(one.outcomes[how]) for one in cells] for how in cells[0].outcomes
+        how: [value(one.outcomes[how]) if how in one.outcomes else None for one in cells]
+        for how in HOWS
     }
     return Panel(title, x, y, [round(one.at, 1) for one in cells], series)
 

@@ -166,14 +166,14 @@ HOUR = 60 * MINUTE
 QUERIES: Mapping[str, Query] = {
     each.name: each
     for each in (
-        Query("Q1A", "stock", 4, 3.5, 0.0, 4 * HOUR, 150_000),
+        Query("Q1A", "stock", 4, 4.0, 0.0, 5 * HOUR, 300_000),
         Query("Q2A", "stock", 4, 1.22, 0.0, 144 * MINUTE, 150_000),
         Query("Q3A", "stock", 4, 1.3, 1.2, 10 * HOUR, 190_000),
         Query("Q1B", "soccer", 3, 6.0, 4.0, 24 * SECOND, 150_000),
         Query("Q2B", "soccer", 4, 0.0, 4.0, 24 * SECOND, 600_000),
         Query("Q3B", "soccer", 4, 2.2, 0.0, 2 * SECOND, 560_000),
         Query("Q4B", "soccer", 3, 8.0, 8.0, 450 * SECOND, 180_000),
-        Query("Q1C", "bus", 4, 2.2, 0.0, 60_000 * SECOND, 150_000),
+        Query("Q1C", "bus", 4, 2.2, 0.0, 60_000 * SECOND, 200_000),
         Query("Q2C", "bus", 4, 2.0, 0.0, 19_000 * SECOND, 150_000),
         Query("Q3C", "bus", 4, 2.5, 60.0, 180_000 * SECOND, 190_000),
     )
