@@ -54,6 +54,15 @@ def test_what_spark_needs_between_triggers_is_seen() -> None:
     assert budget.spark_seconds == LEAST_SPARK_SECONDS
 
 
+def test_spark_is_reckoned_with_a_quarter_of_the_bound_at_most() -> None:
+    budget = Budget(8.0, SAFETY, parallel=1)
+    for trigger, began in enumerate((100.0, 160.0, 161.5)):
+        budget.seconds(str(trigger), Arrival(began, 10), 10, began)
+        budget.ended(10, began + 0.5)
+        expected = (SPARK_SECONDS, 2.0, 1.0)[trigger]
+        assert budget.spark_seconds == pytest.approx(expected)
+
+
 def test_what_tasks_note_comes_with_the_blobs() -> None:
     rows = pa.table({"t": [1, 2, 3]})
     blobs = [to_blob(noting(5.0)(rows)), to_blob(noting(4.5)(rows.slice(0, 2))), to_blob(rows)]

@@ -44,9 +44,7 @@ REMEMBERED: Final = 0.95
 ALIKE: Final = 1.5
 # Where the most and the least differ by less, nothing is seen of which it is.
 APART: Final = 1.2
-# Before it is seen. With the queries of `benchmarks/darling.py` right within a factor of 1.5 at most
-# shares, 2.6 at the worst.
-HALFWAY: Final = 0.5
+# Seeing that it takes less than thought; that it takes more is believed at once.
 EASIER: Final = 0.7
 _HALVINGS: Final = 20
 
@@ -62,7 +60,7 @@ class Pace:
     part: Callable[[float], float]
     work: float = 0.0
     least: Callable[[float], float] | None = None
-    ease: float = HALFWAY
+    ease: float = 0.0
     density: float = 0.0
     fixed: float = FIXED_SECONDS
     seen: int = 0
