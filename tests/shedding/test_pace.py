@@ -107,3 +107,16 @@ def test_work_that_falls_faster_than_matches_is_seen_when_rows_are_dropped() -> 
     # What was taken for ease is given up at once.
     pace.saw(100_000, 50_000, 1.0, FIXED_SECONDS + 50_000 * ROW_SECONDS + 0.5)
     assert pace.part_of(0.5) * pace.work == pytest.approx(5e-6, rel=0.2)
+
+
+def test_what_triggers_took_longer_than_planned_is_kept_in_hand_for_a_while() -> None:
+    pace = Pace(1, lambda share: share * share, work=10e-6, density=1.0, seen=1)
+    at_first = pace.share(100_000, 1.0, 0.5)
+    pace.saw(100_000, round(100_000 * at_first), 1.0, 1.2 * 0.5)
+    assert pace.margin == pytest.approx(0.2, rel=0.01)
+    share = pace.share(100_000, 1.0, 0.5)
+    assert pace.seconds(100_000, share, 1.0) == pytest.approx(0.5 / 1.2, rel=0.01)
+    for _ in range(20):
+        share = pace.share(100_000, 1.0, 0.5)
+        pace.saw(100_000, round(100_000 * share), 1.0, pace.seconds(100_000, share, 1.0))
+    assert pace.margin < 0.05
