@@ -50,7 +50,7 @@ from spark_cep.udfs.shedding.budget import SPARK_SECONDS
 # type more its work grows tenfold.
 WINDOWS = (0.8, 1.0, 1.2)
 LENGTHS: Mapping[Dataset, Mapping[int, float]] = {
-    "stock": {3: 2.5, 4: 1.0, 5: 0.5},
+    "stock": {3: 1.2, 4: 1.0, 5: 0.6},
     "bus": {3: 1.6, 4: 1.0, 5: 0.8},
     "soccer": {3: 2.5, 4: 1.0, 5: 0.6},
 }
@@ -273,12 +273,16 @@ def main() -> None:
     arguments.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=_HELP)
     arguments.add_argument("--quick", action="store_true", help="short streams, no pictures")
     arguments.add_argument("--rounds", type=int, help="of Figure 10")
+    arguments.add_argument(
+        "--overloads", nargs="+", type=int, metavar="PERCENT", help="of Figure 9"
+    )
     arguments.add_argument("--datasets", nargs="+", choices=VARIED, default=list(VARIED))
     arguments.add_argument("--figures", type=Path, metavar="FOLDER", help="draw them there")
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     given = arguments.parse_args()
     sizes = QUICK if given.quick else FULL
     sizes = replace(sizes, rounds=given.rounds or sizes.rounds, datasets=given.datasets)
+    sizes = replace(sizes, overloads=given.overloads or sizes.overloads)
     folder = given.figures or (None if given.quick else FIGURES)
     parts = given.parts or PARTS
     warm_up(sizes)
