@@ -48,11 +48,12 @@ if TYPE_CHECKING:
 POLICIES: tuple[Policy, ...] = ("utility", "random", "frequency")
 KEEP = 0.3
 BATCH = Stock(rows=2_000_000, keys=100)
-# Ten times as many rows in a window, of which few make a match: matching takes longer than reading.
-PEAKS = Stock(rows=2_000_000, keys=100, rows_per_window=400)
+# Thirty times as many rows in a window, of which few make a match: matching takes longer than
+# reading.
+PEAKS = Stock(rows=2_000_000, keys=100, rows_per_window=1_200)
 LEAPING = (
     seq(event("a", "kind = 'A'"), event("b", "kind = 'B'"), event("c", "kind = 'C'"))
-    .where("a.price < b.price", "b.price + 0.8 < c.price")
+    .where("a.price < b.price", "b.price + 0.9 < c.price")
     .within("10 seconds")
 )
 # Shares of the rows that come at once, each as one trigger; the others in small ones between them.
