@@ -111,6 +111,19 @@ def test_what_has_drifted_is_learnt_again() -> None:
     assert mean_worth(each, moved.table, 1) == pytest.approx(0.24, abs=0.05)
 
 
+def test_values_that_drift_all_the_time_are_not_learnt_all_the_time() -> None:
+    clock = Clock()
+    each = shedder(replace(KEEP, keep=1.0), clock)
+    for trigger in range(1, 5):
+        come(each, rows(20_000, begin=20_000 * trigger, seed=trigger).table, trigger)
+    before = each.learnings
+    for trigger in range(5, 45):
+        clock.now += 0.5
+        moved = rows(4_000, begin=20_000 * trigger, middle=5.0 * (trigger % 2), seed=trigger)
+        come(each, moved.table, trigger)
+    assert before < each.learnings <= before + 3
+
+
 def test_a_history_is_known_from_the_first_row_on() -> None:
     past = rows(20_000)
     rows_of_the_past = Sampled(past.table)

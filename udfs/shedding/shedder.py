@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,6 +45,9 @@ MORE: Final = 4
 # Learning takes about so long; where four times that is left of a bucket's time, there is room.
 LEARNING_SECONDS: Final = 0.1
 ROOM: Final = 4.0
+# Values that drift all the time, as positions in a game do, are learnt again after so long at the
+# soonest: that is 1 % of the time.
+PAUSE_SECONDS: Final = 100 * LEARNING_SECONDS
 # A trigger that is learnt from under load: after so many without, at the least.
 PATIENCE: Final = 10
 
@@ -88,6 +92,7 @@ class Shedder:
     _recent: list[pa.Table] = field(default_factory=list)
     _since: int = 0
     _learnt_rows: int = 0
+    _drifted_at: float = -inf
     _before: tuple[str | None, float] | None = None
     _interval: float = 1.0
 
@@ -249,7 +254,13 @@ class Shedder:
             return True
         if waiting >= MORE * self._learnt_rows:
             return not under_load
-        return (not under_load or self._since % PATIENCE == 0) and self._drift.has_drifted(rows)
+        now = self.clock()
+        if self._since % PATIENCE if under_load else now - self._drifted_at < PAUSE_SECONDS:
+            return False
+        drifted = self._drift.has_drifted(rows)
+        if drifted:
+            self._drifted_at = now
+        return drifted
 
     def _learn(self) -> None:
         recent = _some(pa.concat_tables(self._recent))
