@@ -84,7 +84,7 @@ def judged(rows: DataFrame, kinds: Sequence[Kind]) -> DataFrame:
     below = f"coalesce({SCORE} < CASE {MASK}{cases} ELSE 0D END, FALSE)" if kinds else "FALSE"
     # Always so, but Spark does not know. Else it would push the filter in front of all that the
     # score is made of, each step written out anew wherever the next one reads it.
-    dropped = f"{below} AND monotonically_increasing_id() >= 0"
+    dropped = f"{below} AND spark_partition_id() >= 0"
     return rows.select(*columns, F.expr(dropped).alias(DROPPED))
 
 
