@@ -21,6 +21,7 @@ from pyspark.sql import types as T
 from spark_cep.planning.slices import coordinate
 from spark_cep.shipping.prepare import MASK, computed
 from spark_cep.shipping.typing_by_spark import quoted
+from spark_cep.udfs.shedding.drift import tables_in
 from spark_cep.udfs.shedding.utility import LEVELS
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ _NOT_HASHED = {"variant", "interval", "geometry", "geography", "udt"}
 
 def _features(utilities: Utilities) -> dict[Feature, int]:
     """Every feature that a table reads, with its place among them."""
-    tables = [table for found in utilities.tables.values() for table in found]
+    tables = tables_in(utilities)
     features = dict.fromkeys(feature for table in tables for feature in table.features)
     return {feature: place for place, feature in enumerate(features)}
 

@@ -15,7 +15,6 @@ from spark_cep.udfs.shedding.quota import (
     PARTS,
     Kind,
     Scores,
-    by_variable,
     kinds_of,
     load_of,
     shared,
@@ -158,8 +157,3 @@ def test_each_row_has_the_threshold_of_its_mask_and_an_unseen_kind_stays() -> No
     found = thresholds(kinds, np.array([3, 1, 2, 0, 99, 1]))
     assert found.tolist() == [7.5, 2.0, 0.0, 0.0, 0.0, 2.0]
     assert thresholds((), np.array([1, 2])).tolist() == [0.0, 0.0]
-
-
-def test_a_row_that_may_be_two_variables_counts_for_both() -> None:
-    kinds = [Kind(0b01, 10, 4, 1.0), Kind(0b11, 5, 5, 0.0)]
-    assert by_variable(kinds, [0, 1]) == {0: (9, 6), 1: (5, 0)}

@@ -127,14 +127,3 @@ def weights_of(
 def load_of(mask: int, loads: Mapping[int, float]) -> float:
     """What a row with this mask makes of work."""
     return sum(seconds for variable, seconds in loads.items() if mask >> variable & 1)
-
-
-def by_variable(kinds: Sequence[Kind], variables: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Rows kept and dropped that may be each variable."""
-    return {
-        variable: (
-            sum(kind.kept for kind in kinds if kind.mask >> variable & 1),
-            sum(kind.rows - kind.kept for kind in kinds if kind.mask >> variable & 1),
-        )
-        for variable in variables
-    }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
     from spark_cep.udfs.shedding.arrival import Arrival
     from spark_cep.udfs.shedding.spec import Known, StreamShed
+    from spark_cep.udfs.shedding.utility import Utilities
 
 # Rows that are learnt from: with the most there are draws for every bin, which takes 50 to 100 ms.
 MOST_ROWS: Final = 20_000
@@ -122,8 +123,7 @@ class Shedder:
         if self._is_cold(turn, rows):
             self._learn()
         mask = numbers(rows.column(self.program.mask)).astype(np.int64)
-        _, needed = roles(self.program)
-        may_go = (mask != 0) & (mask & needed == 0)
+        may_go = self._utilities.may_be_shed(mask)
         density = 0.0 if self._budget is None else self._density(turn.bucket, rows)
         quota = self._quota(turn, (rows.num_rows, density), may_go)
         if quota is None or quota >= np.count_nonzero(may_go):
@@ -172,13 +172,19 @@ class Shedder:
     def _staying(self, mask: npt.NDArray[np.int64], rows: pa.Table, quota: float) -> Flags:
         """Which of the rows that may be shed stay."""
         known = self.known
-        utilities = utilities_of((), *roles(self.program)) if known is None else known.utilities
         times = numbers(rows.column(self.program.orders[0].column))
-        of_rows = (mask, utilities.levels(mask, rows), own_numbers(times, self.spec.seed))
+        of_rows = (mask, self._utilities.levels(mask, rows), own_numbers(times, self.spec.seed))
         loads = {} if known is None else known.loads
         # Where nothing is known of the work that kinds make, all of them lose the same share.
         policy = "random" if self.spec.policy == "utility" and not loads else self.spec.policy
         return staying_by_kind(policy, of_rows, quota, loads)
+
+    @property
+    def _utilities(self) -> Utilities:
+        """Before anything is known, all rows are worth the same."""
+        return (
+            utilities_of((), *roles(self.program)) if self.known is None else self.known.utilities
+        )
 
     def part(self, share: float) -> float:
         """What is expected to be left of the matches if a share of the rows stays."""
