@@ -43,7 +43,7 @@ from spark_cep.udfs.values.evaluate import Tally
 if TYPE_CHECKING:
     from spark_cep.udfs.events import Positions
     from spark_cep.udfs.program import BranchPlan, Program
-    from spark_cep.udfs.remotes.lookup import Lookup
+    from spark_cep.udfs.values.vectors import RemoteValues
 
 GIVEN, USED = "__given", "__used"
 Planner = Callable[[Matching], "Sequence[BranchPlan]"]
@@ -79,7 +79,7 @@ def advance(  # noqa: PLR0913 - the engine's inputs
     horizon: int | float | None = None,
     *,
     planner: Planner = branch_plans,
-    lookups: tuple[Lookup, ...] = (),
+    lookups: tuple[RemoteValues, ...] = (),
 ) -> Advance:
     """Matches that the new events decide. `horizon` None: the input has ended. `planner` makes
     the plan once the events are known. `lookups`: for the program's remote sources, in their

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spark_cep.udfs.program import Program
-    from spark_cep.udfs.remotes.lookup import Lookup
+    from spark_cep.udfs.values.vectors import RemoteValues
 
 
-def ask_ahead(program: Program, table: pa.Table, lookups: tuple[Lookup, ...]) -> None:
+def ask_ahead(program: Program, table: pa.Table, lookups: tuple[RemoteValues, ...]) -> None:
     """Starts fetching for all candidates among the rows, where the strategy says so."""
     if not table.num_rows or not any(lookup.remote.prefetches for lookup in lookups):
         return

@@ -18,7 +18,7 @@ import numpy as np
 from spark_cep.udfs.values.arrow_values import Array
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.remotes.lookup import Lookup
+    from spark_cep.udfs.values.vectors import RemoteValues
 
 # The elements that are evaluated, or None for all. A call, as it is only asked when one fails.
 Active = Callable[[], Array | None]
@@ -35,7 +35,7 @@ class Tally:
 
     errors: int = 0
     ansi: bool = True
-    lookups: tuple[Lookup, ...] = ()
+    lookups: tuple[RemoteValues, ...] = ()
     _failed: list[Array] = field(default_factory=list)
 
     def fail(

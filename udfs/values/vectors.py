@@ -11,10 +11,10 @@ row positions themselves: enough for `is_null`, and a user function takes the ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,8 @@ from spark_cep.udfs.values.arrow_values import (
 from spark_cep.udfs.values.vocabulary import Vocabulary, is_text, is_words
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.program import Program
-    from spark_cep.udfs.remotes.lookup import Lookup
-    from spark_cep.udfs.rows.table import Texts
+    from spark_cep.udfs.expressions import Expression
+    from spark_cep.udfs.remotes.spec import Remote
 
 WORDS: Final = ("string", "binary")
 _INTS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
@@ -71,6 +70,38 @@ def dtype_of(type_: Type) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
+class RemoteValues(Protocol):
+    """The values of one remote source, as the engine asks for them."""
+
+    remote: Remote
+    latency: float
+
+    @property
+    def arrivals(self) -> int: ...
+    def ids(self, keys: Sequence[pa.Array]) -> Array: ...
+    def ready(self, ids: Array) -> Array: ...
+    def ask(self, ids: Array, *, ahead: bool = False) -> None: ...
+    def wait(self, ids: Array) -> None: ...
+    def needed(self, ids: Array, counts: Array, level: int) -> None: ...
+    def settle(self) -> None: ...
+    def vector(self, ids: Array, path: tuple[str, ...], type: Type, columns: Columns) -> Vector: ...
+    def member(
+        self, ids: Array, path: tuple[str, ...], values: Vector, type: Type, columns: Columns
+    ) -> Vector: ...
+
+
+class TypedExpression(Protocol):
+    @property
+    def expression(self) -> Expression: ...
+
+
+class ColumnReader(Protocol):
+    """What reads columns: its expressions say which strings share a vocabulary."""
+
+    @property
+    def conditions(self) -> Sequence[TypedExpression]: ...
+
+
 class Columns:
     """The shipped events of a program: what its expressions read.
 
@@ -78,7 +109,7 @@ class Columns:
     """
 
     def __init__(
-        self, program: Program | Texts, table: pa.Table, permutation: Array | None = None
+        self, program: ColumnReader, table: pa.Table, permutation: Array | None = None
     ) -> None:
         self._program = program
         self._table = table
@@ -103,7 +134,7 @@ class Columns:
             return Vector(np.arange(self._table.num_rows), source.valid)
         return source
 
-    def identified(self, lookup: Lookup, keys: tuple[int, ...]) -> int:
+    def identified(self, lookup: RemoteValues, keys: tuple[int, ...]) -> int:
         """The number of a column of its own: the ids that a remote source has for the keys in
         these columns."""
         known = (lookup.remote.name, keys)
