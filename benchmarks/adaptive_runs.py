@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.pattern_sets import Kind, Stream, Workload, workload
 from benchmarks.programs import cut
-from spark_cep.udfs.adapting import Adaptive
-from spark_cep.udfs.chunks import Chunk, chunks
-from spark_cep.udfs.planning.costs import measured
+from spark_cep.udfs.costs import measure_costs
+from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk, cut_chunks
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Adaptation, PlanKind
@@ -56,7 +55,7 @@ class Result:
 
     @property
     def counted(self) -> float:
-        costs = measured()
+        costs = measure_costs()
         work = self.pairs * costs.pair + self.partials * costs.result + self.events * costs.insert
         return self.events / (work + self.planning)
 
@@ -79,10 +78,10 @@ def run_adaptive(given: Workload, adaptation: Adaptation, *, own_chunks: bool = 
         given.prepared.program, plan=given.plan, estimates=given.estimates, adaptation=adaptation
     )
     if own_chunks:
-        pieces = list(chunks(program, given.prepared.table))
+        pieces = list(cut_chunks(program, given.prepared.table))
     else:
         pieces = [Chunk(rows, horizon) for rows, horizon in cut(given.prepared, CHUNK_EVENTS)]
-    loop = Adaptive(program)
+    loop = AdaptiveEngine(program)
     started = perf_counter()
     for _ in loop.run(pieces):
         pass

@@ -24,14 +24,19 @@ from benchmarks.programs import prepare
 from benchmarks.reporting import Claim, table
 from benchmarks.streams import apam
 from benchmarks.virtual_clock import Latency, Work, latency, worked
-from spark_cep.udfs.planning.costs import Costs, measured
-from spark_cep.udfs.planning.generate import models
-from spark_cep.udfs.planning.partition import Load, Partition, fastest, partitions
+from spark_cep.udfs.costs import OperationCosts, measure_costs
+from spark_cep.udfs.planning.apam import (
+    ApamPartition,
+    EventLoad,
+    apam_partitions,
+    fastest_partition,
+)
+from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.planning.shapes import slots_of
 from spark_cep.udfs.program import Estimates
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.planning.model import BranchModel
+    from spark_cep.udfs.planning.cost_model import BranchModel
 
 NAMES = "abcde"
 WINDOW = 2_000
@@ -81,7 +86,7 @@ def pattern(window: int = WINDOW) -> cep.Pattern:
     return cep.seq(*variables).where(*conditions).within(events=window)
 
 
-def name_of(partition: Partition) -> str:
+def name_of(partition: ApamPartition) -> str:
     """As the paper writes it: the eager group, then the others in the order of the merge."""
     merged = [slot for slot in slots_of(partition.shape) if slot not in partition.eager]
     eager = "".join(NAMES[slot] for slot in partition.eager)
@@ -120,7 +125,7 @@ class Experiment:
 
     model: BranchModel
     estimates: Estimates
-    costs: Costs
+    costs: OperationCosts
     works: Mapping[str, Sequence[Work]]
 
     @property
@@ -140,15 +145,15 @@ class Experiment:
 
     def point(self, paper_rate: float, rate: float, gaps: Sequence[np.ndarray]) -> Point:
         """`gaps` between arrivals, for a rate of one."""
-        load = Load(window_s=WINDOW / rate)
-        chosen = fastest(partitions(self.model, self.estimates, self.costs, load))
+        load = EventLoad(window_s=WINDOW / rate)
+        chosen = fastest_partition(apam_partitions(self.model, self.estimates, self.costs, load))
         between = [gap / rate for gap in gaps]
         latencies = {name: latency(works, between) for name, works in self.works.items()}
         utilization = rate * self.least_service
         return Point(paper_rate, rate, utilization, latencies, name_of(chosen))
 
 
-def experiment(number: int, sizes: Sizes, costs: Costs) -> Experiment:
+def experiment(number: int, sizes: Sizes, costs: OperationCosts) -> Experiment:
     selectivities = EXPERIMENTS[number]
     estimates = Estimates(
         dict.fromkeys(range(len(NAMES)), WINDOW / len(NAMES)), dict(enumerate(selectivities))
@@ -156,8 +161,8 @@ def experiment(number: int, sizes: Sizes, costs: Costs) -> Experiment:
     works: dict[str, list[Work]] = {}
     for seed in range(sizes.seeds):
         prepared = prepare(pattern(), apam(sizes.events, selectivities, seed))
-        model = models(prepared.program)[0]
-        for partition in partitions(model, estimates, costs):
+        model = branch_models(prepared.program)[0]
+        for partition in apam_partitions(model, estimates, costs):
             work = worked(prepared, partition.plan, costs)
             works.setdefault(name_of(partition), []).append(work)
     return Experiment(model, estimates, costs, works)
@@ -295,7 +300,7 @@ def main() -> None:
     given = arguments.parse_args()
     sizes = QUICK if given.quick else FULL
     folder = given.figures or (None if given.quick else FIGURES)
-    costs = measured()
+    costs = measure_costs()
     times = {"T_PE": costs.pair, "T_RC": costs.result, "T_BI": costs.insert}
     print(", ".join(f"{name} {seconds * 1e9:.1f} ns" for name, seconds in times.items()))
     results: dict[int, tuple[Experiment, list[Point]]] = {}

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.programs import Run
 from spark_cep.adapt import adaptation
-from spark_cep.planning.choice import Choice, Facts, choose
-from spark_cep.planning.sample import ROWS
-from spark_cep.plans import wish
-from spark_cep.udfs.adapting import Adaptive
-from spark_cep.udfs.chunks import chunks
+from spark_cep.planner.choice import PlanChoice, PlanFacts, choose_plan
+from spark_cep.planner.sample import SAMPLE_ROWS
+from spark_cep.plans import read_plan_request
+from spark_cep.udfs.events.adaptive import AdaptiveEngine, cut_chunks
+from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.program import Adaptation
-from spark_cep.udfs.sampling import estimates_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +28,7 @@ AUTO = "auto"
 FORCED: tuple[PlanKind, ...] = ("eager", "lazy-chain", "tree", "zstream", "hybrid")
 
 
-def planned(prepared: Prepared, plan: str) -> tuple[Prepared, Choice]:
+def planned(prepared: Prepared, plan: str) -> tuple[Prepared, PlanChoice]:
     """The program as the driver ships it for `plan=`, and the choice. What a forced kind leaves
     open is decided by the sample as well; its plan then stays as it is, so that kinds are
     compared and not what they adapt to."""
@@ -48,8 +47,8 @@ def work(prepared: Prepared) -> Run:
     """What a worker does with a bucket, up to the answer's rows."""
     program, table = prepared.program, prepared.table
     started = perf_counter()
-    matching = Adaptive(program)
-    for _ in matching.run(chunks(program, table)):
+    matching = AdaptiveEngine(program)
+    for _ in matching.run(cut_chunks(program, table)):
         pass
     return Run(matching.metrics, perf_counter() - started)
 
@@ -62,15 +61,15 @@ def choice_seconds(program: Program, estimates: Estimates) -> float:
 
 
 def _sampled(program: Program, table: pa.Table) -> Estimates | None:
-    return estimates_of(program, table.slice(0, ROWS))
+    return estimate_from_table(program, table.slice(0, SAMPLE_ROWS))
 
 
-def _choice(program: Program, estimates: Estimates | None, plan: str) -> Choice:
-    return choose(
-        Facts(
+def _choice(program: Program, estimates: Estimates | None, plan: str) -> PlanChoice:
+    return choose_plan(
+        PlanFacts(
             program.variables,
             program.strategy,
-            wish(plan),
+            read_plan_request(plan),
             program.branches,
             program.conditions,
             estimates,

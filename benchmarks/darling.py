@@ -44,7 +44,7 @@ from benchmarks.shed_runs import (
     with_warming,
     work_of,
 )
-from spark_cep.udfs.shedding.budget import SPARK_SECONDS
+from spark_cep.udfs.shedding.pace import SPARK_SECONDS
 
 # Of the default window, length and factor; a longer pattern has a shorter window, for with each
 # type more its work grows tenfold.

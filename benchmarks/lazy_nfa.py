@@ -34,7 +34,7 @@ from benchmarks.reporting import Claim, table
 from spark_cep.udfs.program import BranchPlan, Plan
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.metrics import Metrics
+    from spark_cep.udfs.events.metrics import Metrics
 
 SECTOR = dict(zip("abc", SECTORS, strict=True))
 ORDERS = tuple("".join(order) for order in permutations("abc"))

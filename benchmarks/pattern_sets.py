@@ -24,13 +24,13 @@ import numpy as np
 import spark_cep as cep
 from benchmarks.programs import Prepared, prepare, run
 from benchmarks.streams import TICKS_PER_EVENT, Columns, Laws, drawn, stocks, traffic
-from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.planning.generate import (
-    Generator,
-    generate,
-    generators,
-    models,
-    plan_from,
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.planning.planner import (
+    PlanGenerator,
+    assemble_plan,
+    branch_models,
+    generate_plans,
+    plan_generators,
 )
 from spark_cep.udfs.program import Estimates, Plan
 
@@ -81,7 +81,9 @@ def workload(stream: Stream, kind: Kind, size: int, planner: PlanKind, events: i
 
 
 def _plan(program: Program, planner: PlanKind, known: Estimates) -> Plan:
-    return plan_from(planner, generate(planner, models(program), known, TYPICAL))
+    return assemble_plan(
+        planner, generate_plans(planner, branch_models(program), known, TYPICAL_COSTS)
+    )
 
 
 def laws_of(stream: Stream, kind: Kind, size: int, events: int) -> Laws:
@@ -224,7 +226,7 @@ class _Windows:
         """In ticks; found by halving, as every plan takes more in a longer window."""
         few = {name: values[:0] for name, values in columns.items()}
         program = prepare(pattern(self.stream, self.kind, self.size, 1), few).program
-        makers = generators(self.planner, models(program), TYPICAL)
+        makers = plan_generators(self.planner, branch_models(program), TYPICAL_COSTS)
 
         def fits(window: int) -> bool:
             known = [
@@ -243,7 +245,7 @@ class _Windows:
 
 
 def _plan_pairs(
-    makers: Sequence[Generator], made_for: Sequence[Estimates], run_on: Sequence[Estimates]
+    makers: Sequence[PlanGenerator], made_for: Sequence[Estimates], run_on: Sequence[Estimates]
 ) -> float:
     """Expected pairs in one window, on average, of plans made for some statistics and run on
     others."""

@@ -21,19 +21,20 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from spark_cep.compiling.compile import compile_pattern
-from spark_cep.compiling.compiled import ColumnInfo, Compiled
-from spark_cep.compiling.literals import literal
-from spark_cep.compiling.lookups import Known, Lookups, Shape
-from spark_cep.shipping.shipment import Shipment, Shipped
-from spark_cep.udfs.engine import State, advance
+from spark_cep.events.compile import compile_pattern
+from spark_cep.expressions.lookups import Lookups, RemoteSchema, TypeTree
+from spark_cep.expressions.schema import ColumnInfo
+from spark_cep.expressions.shipment import Shipment, ShippedColumn
+from spark_cep.expressions.types import parse_literal
+from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.expressions import DOUBLE, Constant, Type
 from spark_cep.udfs.program import BranchPlan, Order, Plan, Program
 
 if TYPE_CHECKING:
+    from spark_cep.events.compiled import CompiledPattern
     from spark_cep.pattern import Pattern
-    from spark_cep.udfs.metrics import Metrics
-    from spark_cep.udfs.remotes.spec import Remote
+    from spark_cep.udfs.events.metrics import Metrics
+    from spark_cep.udfs.remote_spec import RemoteSpec
 
 # A column of values, or an Arrow array of what only a `cep.udf` looks into, such as lists.
 Column = np.ndarray | pa.Array
@@ -78,7 +79,7 @@ def prepare(
     *,
     order_by: str = "t",
     partition_by: Sequence[str] = (),
-    remotes: Mapping[str, Remote] | None = None,
+    remotes: Mapping[str, RemoteSpec] | None = None,
 ) -> Prepared:
     """Compiles the pattern over the columns and makes the rows that the engine would get.
     `remotes`: what it looks up while matching, each value a double."""
@@ -92,7 +93,7 @@ def prepare(
         typer=_NumpyTyper(columns),
         shipment=shipment,
         time_zone="UTC",
-        lookups=Lookups({name: Known(name, Shape(DOUBLE, "double")) for name in remotes}),
+        lookups=Lookups({name: RemoteSchema(name, TypeTree(DOUBLE, "double")) for name in remotes}),
     )
     if compiled.after or compiled.lookups:
         raise NotImplementedError(f"only Spark can evaluate {compiled.after or compiled.lookups}")
@@ -118,10 +119,10 @@ def run_pieces(
     prepared: Prepared, plan: Plan, pieces: Sequence[tuple[pa.Table, int | float | None]]
 ) -> Iterator[Run]:
     """One advance for each piece of rows with its horizon, under one plan."""
-    program, state = replace(prepared.program, plan=plan), State()
+    program, state = replace(prepared.program, plan=plan), EventState()
     for table, horizon in pieces:
         started = time.perf_counter()
-        step = advance(program, state, table, horizon)
+        step = advance_events(program, state, table, horizon)
         for _ in step.matches:
             pass
         yield Run(step.metrics, time.perf_counter() - started)
@@ -145,7 +146,7 @@ def cut(prepared: Prepared, rows: int) -> list[tuple[pa.Table, int | float | Non
 # ---- the program and its rows ------------------------------------------------------------------
 
 
-def _program(compiled: Compiled, shipment: Shipment) -> Program:
+def _program(compiled: CompiledPattern, shipment: Shipment) -> Program:
     keys = [shipment.column(text) for text in (*compiled.partition, *compiled.inferred)]
     orders = tuple(
         Order(shipment.column(o.expression), o.type, o.descending, o.nulls_first)
@@ -168,7 +169,9 @@ def _program(compiled: Compiled, shipment: Shipment) -> Program:
     )
 
 
-def _table(program: Program, compiled: Compiled, shipment: Shipment, columns: Columns) -> pa.Table:
+def _table(
+    program: Program, compiled: CompiledPattern, shipment: Shipment, columns: Columns
+) -> pa.Table:
     mask = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
     for variable, texts in enumerate(compiled.masks):
         meets = np.ones(len(mask), dtype=np.bool_)
@@ -183,7 +186,7 @@ def _table(program: Program, compiled: Compiled, shipment: Shipment, columns: Co
     return table.filter(pa.array(mask != 0))
 
 
-def _shipped(shipped: Shipped, mask: np.ndarray, columns: Columns) -> pa.Array:
+def _shipped(shipped: ShippedColumn, mask: np.ndarray, columns: Columns) -> pa.Array:
     if shipped.role == "mask":
         return pa.array(mask)
     column = columns[shipped.column] if shipped.column else _value(shipped.text(), columns)
@@ -208,7 +211,7 @@ class _NumpyTyper:
         raise NotImplementedError(f"only Spark can evaluate {list(expressions)} over {variables}")
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
-        return [literal(each) or f"{each} is no literal" for each in expressions]
+        return [parse_literal(each) or f"{each} is no literal" for each in expressions]
 
 
 def _type(column: Column) -> Type:

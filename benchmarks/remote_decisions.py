@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.remotes.cache import Held, kept
-from spark_cep.udfs.remotes.postponing import Growth, succ
-from spark_cep.udfs.remotes.spec import Caching
-from spark_cep.udfs.remotes.timing import History, estimated_arrival, lookahead
-from spark_cep.udfs.remotes.utility import WINDOW, Utility, overall, urgent, worth_fetching
+from spark_cep.udfs.remote_spec import Caching
+from spark_cep.udfs.remotes.cache import (
+    UTILITY_WINDOW,
+    CachedElements,
+    FetchUtility,
+    choose_kept,
+    is_worth_fetching,
+    overall_utility,
+    urgent_utility,
+)
+from spark_cep.udfs.remotes.postponing import GrowthRates, useful_postponements
+from spark_cep.udfs.remotes.timing import MissHistory, choose_lookahead, estimate_arrival
 
 if TYPE_CHECKING:
     from benchmarks.remote_source import Setting
@@ -77,10 +84,10 @@ class Decisions:
         self._live = np.zeros(keys)
         self._tick = 0
         self._count = 0
-        self._utility = Utility()
-        self._step_events = max(window // WINDOW, 1)
+        self._utility = FetchUtility()
+        self._step_events = max(window // UTILITY_WINDOW, 1)
         self._events = 0
-        self._history = History(memory_s=window * (setting.gap or setting.delays[1]))
+        self._history = MissHistory(memory_s=window * (setting.gap or setting.delays[1]))
         self._asked: dict[int, int] = {}
         self._flows: dict[int, Flow] = {}
         self._holders: dict[int, range] = {}
@@ -122,13 +129,13 @@ class Decisions:
         places = np.flatnonzero(self._is_here)
         by_cost = self.setting.policy == "cost"
         utility = self._worth(places, self.setting.cache_weight) if by_cost else places
-        held = Held(
+        held = CachedElements(
             np.ones(len(places), np.int64),
             self._last_used[places],
             self._certain[places],
             utility,
         )
-        gone = places[~kept(held, self._caching)]
+        gone = places[~choose_kept(held, self._caching)]
         self._is_here[gone] = False
         self._count -= len(gone)
         self.evicted += len(gone)
@@ -145,8 +152,8 @@ class Decisions:
         return NOTE * len(keys)
 
     def _worth(self, keys: np.ndarray, weight: float) -> np.ndarray:
-        future = WINDOW * self._utility.of(keys, 0.0, self.latency)
-        return overall(weight, urgent(self.latency, self._live[keys]), future)
+        future = UTILITY_WINDOW * self._utility.of(keys, 0.0, self.latency)
+        return overall_utility(weight, urgent_utility(self.latency, self._live[keys]), future)
 
     def worth(self, keys: np.ndarray) -> tuple[np.ndarray, float]:
         """Those worth fetching ahead (Eq. 7), and the seconds of finding out. Where there is room
@@ -155,7 +162,7 @@ class Decisions:
             return keys, 0.0
         weight = self.setting.fetch_weight
         cached = self._worth(np.flatnonzero(self._is_here), weight)
-        return keys[worth_fetching(self._worth(keys, weight), cached)], WORTH * len(keys)
+        return keys[is_worth_fetching(self._worth(keys, weight), cached)], WORTH * len(keys)
 
     # ---- when to fetch ahead -------------------------------------------------------------------
 
@@ -165,9 +172,9 @@ class Decisions:
     def offset(self, level: int, needed_by: int, holders: range, now: float) -> float | None:
         """Seconds after a partial match of class `level` has come, or None if this is not the
         class at which to fetch."""
-        timing = lookahead(needed_by, holders, self._history, now)
+        timing = choose_lookahead(needed_by, holders, self._history, now)
         if timing is None:
-            timing = estimated_arrival(needed_by, self.flow(needed_by).rate, self.latency)
+            timing = estimate_arrival(needed_by, self.flow(needed_by).rate, self.latency)
         return timing.offset_s if timing.level == level else None
 
     def asked_ahead(self, key: int, level: int) -> None:
@@ -206,5 +213,7 @@ class Decisions:
         counts = tuple(flow.exposure / flow.since if flow.since else 0.0 for flow in flows)
         # An event that makes a partial match of a class extends one of the class before.
         rates = (0.0, *(flow.rate for flow in flows[:-1]))
-        found = succ(level - base, self.latency, Growth(counts, rates, PARTIAL))
+        found = useful_postponements(
+            level - base, self.latency, GrowthRates(counts, rates, PARTIAL)
+        )
         return tuple(base + later for later in found)

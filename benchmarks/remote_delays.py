@@ -29,10 +29,10 @@ from benchmarks.remote_runs import NAMES, STRATEGIES
 from benchmarks.remote_services import ACCOUNTS, Sleeping, http_server, limit, redis_server
 from benchmarks.reporting import Claim, table
 from benchmarks.timing import Timed, take_turns
-from spark_cep.udfs.engine import State, advance
+from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.program import Plan
+from spark_cep.udfs.remote_spec import FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Patience, Remote
 
 if TYPE_CHECKING:
     from benchmarks.remote_source import Strategy
@@ -122,14 +122,14 @@ class Work:
 
 
 def _matched(prepared: Prepared, lookups: tuple[Lookup, ...]) -> int:
-    step = advance(prepared.program, State(), prepared.table, lookups=lookups)
+    step = advance_events(prepared.program, EventState(), prepared.table, lookups=lookups)
     return sum(len(found.latest) for found in step.matches)
 
 
 def work(fetch: Callable[..., Any], size: Size) -> Work:
     columns = ticks(size.rows)
-    patience = Patience(batch=BATCH)
-    source = Remote("limits", fetch, (pa.int64(),), pa.float64(), patience=patience)
+    patience = FetchPolicy(batch=BATCH)
+    source = RemoteSpec("limits", fetch, (pa.int64(),), pa.float64(), patience=patience)
     joined = prepare(pattern("a.cap"), columns, partition_by=["symbol"])
     asked = prepare(pattern(REMOTE), columns, partition_by=["symbol"], remotes={"limits": source})
     return Work(_planned(joined), _planned(asked))

@@ -90,35 +90,35 @@ def _call() -> dict[str, float]:
     began = time.perf_counter()
     import pyarrow as pa  # noqa: PLC0415
 
+    from spark_cep.udfs.execution.row_worker import run_rows  # noqa: PLC0415
     from spark_cep.udfs.expressions import BIGINT, BOOL, Call  # noqa: PLC0415
+    from spark_cep.udfs.output import RowOutput  # noqa: PLC0415
     from spark_cep.udfs.program import Limits  # noqa: PLC0415
-    from spark_cep.udfs.rows.output import RowOutput  # noqa: PLC0415
-    from spark_cep.udfs.rows.program import (  # noqa: PLC0415
+    from spark_cep.udfs.row_program import (  # noqa: PLC0415
         Aggregate,
-        Node,
-        Read,
+        RowPatternNode,
         RowProgram,
+        RowRead,
         RowVariable,
         Skip,
     )
-    from spark_cep.udfs.rows.worker import run  # noqa: PLC0415
 
     imported = time.perf_counter()
-    fell = Call("<", (Read("current", 0, BIGINT), Read("current", 0, BIGINT, shift=-1)), BOOL)
-    falling = Node("repeat", parts=(Node("variable", 1),), low=1, high=None)
+    fell = Call("<", (RowRead("current", 0, BIGINT), RowRead("current", 0, BIGINT, shift=-1)), BOOL)
+    falling = RowPatternNode("repeat", parts=(RowPatternNode("variable", 1),), low=1, high=None)
     program = RowProgram(
         columns=("v",),
         keys=(),
         orders=(),
         variables=(RowVariable("a"), RowVariable("b", fell)),
-        pattern=Node("concat", parts=(Node("variable", 0), falling)),
+        pattern=RowPatternNode("concat", parts=(RowPatternNode("variable", 0), falling)),
         measures=(Aggregate("count", None, BIGINT),),
         rows="one",
         skip=Skip(),
         limits=Limits(),
     )
     batch = pa.RecordBatch.from_pydict({"v": [3, 2, 1, 5, 4]})
-    answer = list(run(program, RowOutput(), iter([batch]), 0))
+    answer = list(run_rows(program, RowOutput(), iter([batch]), 0))
     assert sum(each.num_rows for each in answer) == 3
     return {"import": imported - began, "call": time.perf_counter() - imported}
 

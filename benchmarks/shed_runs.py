@@ -26,19 +26,17 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.programs import Prepared, chain, prepare
-from spark_cep.udfs.output import Field, Output
+from spark_cep.udfs.events.state import fingerprint_program
+from spark_cep.udfs.execution import state
+from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput
+from spark_cep.udfs.execution.packing import from_blob, to_blob
+from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.trigger import run_trigger
+from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import Adaptation, Plan, Program
-from spark_cep.udfs.shedding.arrival import noting
-from spark_cep.udfs.shedding.budget import SPARK_SECONDS
-from spark_cep.udfs.shedding.shedder import forget, shedder_of
-from spark_cep.udfs.shedding.spec import StreamShed
-from spark_cep.udfs.state import fingerprint
-from spark_cep.udfs.streaming import remembered
-from spark_cep.udfs.streaming.header import identity
-from spark_cep.udfs.streaming.job import NO_WATERMARK, Arrived, Job
-from spark_cep.udfs.streaming.packing import from_blob, to_blob
-from spark_cep.udfs.streaming.store import InMemory
-from spark_cep.udfs.streaming.trigger import run_trigger
+from spark_cep.udfs.shedding.pace import SPARK_SECONDS, note_arrival
+from spark_cep.udfs.shedding.shedder import forget_shedders, get_shedder
+from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 
 if TYPE_CHECKING:
     from benchmarks.shed_queries import Query
@@ -51,7 +49,7 @@ BOUND, SAFETY = 1.5, 0.8
 # More than any trigger takes.
 NEVER = 1e6
 
-_MEASURED_BY = "spark_cep.udfs.shedding.in_front.perf_counter"
+_MEASURED_BY = "spark_cep.udfs.execution.trigger.perf_counter"
 _tokens = itertools.count()
 
 
@@ -79,7 +77,7 @@ class Work:
         assert window is not None
         return float(self.rows * window.size / (times[-1] - times[0]))
 
-    def job(self, how: How, bound: float) -> Job:
+    def job(self, how: How, bound: float) -> StreamJob:
         program = self.prepared.program
         if self.plan == "auto":
             auto = Adaptation("invariants", to_tree=True, to_hybrid=True)
@@ -87,10 +85,17 @@ class Work:
         else:
             program = replace(program, plan=chain(*self.order))
         schema, order = self.prepared.table.schema, program.orders[0].column
-        output = Output("all", order, row=(Field(_place(program.columns), "i"),))
-        shed = None if how == "none" else StreamShed(None, bound, None, how, SAFETY, 0, 1)
+        output = EventOutput("all", order, row=(Field(_place(program.columns), "i"),))
+        shed = None if how == "none" else StreamSheddingSpec(None, bound, None, how, SAFETY, 0, 1)
         token = f"{how} {next(_tokens)}"
-        return Job(program, output, schema, identity(fingerprint(program), schema, 1), token, shed)
+        return StreamJob(
+            program,
+            output,
+            schema,
+            make_identity(fingerprint_program(program), schema, 1),
+            token,
+            shed,
+        )
 
 
 def _place(columns: Sequence[str]) -> int:
@@ -205,11 +210,11 @@ class Clock:
 
 
 def run(work: Work, arrivals: np.ndarray, how: How, bound: float = BOUND) -> Run:
-    remembered.forget()
-    forget()
-    job, clock, store = work.job(how, bound), Clock(), InMemory()
+    state.forget_states()
+    forget_shedders()
+    job, clock, store = work.job(how, bound), Clock(), InMemoryStore()
     assert isinstance(job.program, Program)
-    shedder = None if job.shed is None else shedder_of(job.token, job.shed, job.program)
+    shedder = None if job.shed is None else get_shedder(job.token, job.shed, job.program)
     if shedder is not None:
         shedder.clock = clock
     times, table = work.prepared.times(), work.prepared.table
@@ -221,8 +226,8 @@ def run(work: Work, arrivals: np.ndarray, how: How, bound: float = BOUND) -> Run
         began = clock.now = max(clock.now, float(arrivals[taken]))
         until = int(np.searchsorted(arrivals, began, side="right"))
         clock.now += SPARK_SECONDS / 2
-        piece = noting(clock.now)(table.slice(taken, until - taken))
-        arrived = Arrived(0, (to_blob(piece),), horizon, number=str(len(triggers)))
+        piece = note_arrival(clock.now)(table.slice(taken, until - taken))
+        arrived = TriggerInput(0, (to_blob(piece),), horizon, number=str(len(triggers)))
         # Seconds of work are processor time, as the clock's are.
         with mock.patch(_MEASURED_BY, time.process_time), clock.working():
             blobs = list(run_trigger(job, store, arrived))
@@ -236,7 +241,7 @@ def run(work: Work, arrivals: np.ndarray, how: How, bound: float = BOUND) -> Run
         recall, came = metrics.get("shed_recall", {}).get("", (1.0, 1.0))
         triggers.append(Trigger(began, clock.now - began, until - taken, dropped, recall / came))
         taken, horizon = until, int(times[until - 1])
-    blobs = list(run_trigger(job, store, Arrived(0, (), _end(work), number="last")))
+    blobs = list(run_trigger(job, store, TriggerInput(0, (), _end(work), number="last")))
     _, rows, codes = _read(blobs)
     counted = rows >= work.warm
     late = clock.now + SPARK_SECONDS - arrivals[rows[counted]]

@@ -43,9 +43,9 @@ from spark_cep import Shed, event, seq
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_cep.udfs.shedding.utility import Policy
+    from spark_cep.udfs.shedding.utility import SheddingPolicy
 
-POLICIES: tuple[Policy, ...] = ("utility", "random", "frequency")
+POLICIES: tuple[SheddingPolicy, ...] = ("utility", "random", "frequency")
 KEEP = 0.3
 BATCH = Stock(rows=2_000_000, keys=100)
 # Thirty times as many rows in a window, of which few make a match: matching takes longer than

@@ -19,13 +19,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_cep.streaming.processor import BLOBS, SparkStore
-from spark_cep.udfs.streaming.packing import from_blob, packed, to_blob, unpacked
+from spark_cep.spark.processor import BLOB_SCHEMA, SparkStateStore
+from spark_cep.udfs.execution.packing import from_blob, pack_rows, to_blob, unpack_answer
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-    from spark_cep.udfs.streaming.store import Store
+    from spark_cep.udfs.execution.state import StateStore
 
 MICROSECONDS = 1000
 
@@ -37,7 +37,7 @@ class Kept:
     segments: list[list[int]] = field(default_factory=list)
     next_segment: int = 0
 
-    def keep(self, store: Store, blobs: tuple[bytes, ...], time: str, horizon: int) -> int:
+    def keep(self, store: StateStore, blobs: tuple[bytes, ...], time: str, horizon: int) -> int:
         """Adds a trigger's rows, drops the segments up to the horizon; the rows that are left."""
         if blobs:
             rows = pa.concat_tables([from_blob(blob) for blob in blobs]).combine_chunks()
@@ -53,7 +53,7 @@ class Kept:
         return sum(rows for _, rows, _ in self.segments)
 
 
-def kept_by(store: Store) -> Kept:
+def kept_by(store: StateStore) -> Kept:
     header = store.header()
     return Kept() if header is None else Kept(**json.loads(header))
 
@@ -87,7 +87,7 @@ class KeepBlobs(StatefulProcessor):
         self, blobs: tuple[bytes, ...], timer_values: TimerValues
     ) -> Iterator[pd.DataFrame]:
         watermark = int(timer_values.getCurrentWatermarkInMs())
-        store = SparkStore(self._header.get(), self._blobs)
+        store = SparkStateStore(self._header.get(), self._blobs)
         horizon = watermark * MICROSECONDS - self._window_us
         left = kept_by(store).keep(store, blobs, self._time, horizon)
         yield pd.DataFrame({"blob": [self._answer(blobs, left)]})
@@ -133,16 +133,16 @@ def kept_blobs(below: DataFrame, time: str, window_us: int, echoed: str | None =
     """`below`: the shipped columns and, last, the bucket. `echoed`: a column of long."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from packed(batches)
+        yield from pack_rows(batches)
 
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from unpacked(batches)
+        yield from unpack_answer(batches)
 
     keeping = KeepBlobs(time, window_us, echoed)
     return (
-        below.mapInArrow(pack, f"bucket int, {BLOBS}")
+        below.mapInArrow(pack, f"bucket int, {BLOB_SCHEMA}")
         .groupBy("bucket")
-        .transformWithStateInPandas(keeping, BLOBS, "append", "eventTime")
+        .transformWithStateInPandas(keeping, BLOB_SCHEMA, "append", "eventTime")
         .mapInArrow(unpack, "rows long")
     )
 

@@ -21,16 +21,15 @@ import pyarrow as pa
 from benchmarks.programs import Prepared, prepare
 from benchmarks.reporting import Claim, table
 from spark_cep import event, seq
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.output import Field, Output
-from spark_cep.udfs.planning.shapes import chain
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.state import fingerprint_program
+from spark_cep.udfs.execution.job import StreamJob, TriggerInput
+from spark_cep.udfs.execution.packing import from_blob, to_blob
+from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.trigger import run_trigger
+from spark_cep.udfs.output import EventOutput, Field
+from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.program import Adaptation, BranchPlan, Plan
-from spark_cep.udfs.state import fingerprint
-from spark_cep.udfs.streaming.header import identity
-from spark_cep.udfs.streaming.job import Arrived, Job
-from spark_cep.udfs.streaming.packing import from_blob, to_blob
-from spark_cep.udfs.streaming.store import InMemory
-from spark_cep.udfs.streaming.trigger import run_trigger
 
 if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
@@ -101,14 +100,14 @@ class Contestant(Protocol):
 class Kept:
     """The worker's own triggers under one plan."""
 
-    job: Job
-    store: InMemory = field(default_factory=InMemory)
+    job: StreamJob
+    store: InMemoryStore = field(default_factory=InMemoryStore)
     metrics: dict[str, Any] = field(default_factory=dict)
     swaps: list[str] = field(default_factory=list)
 
     def trigger(self, number: int, rows: pa.Table) -> int:
         # Before the trigger's rows the watermark is where those of the last one ended.
-        arrived = Arrived(0, (to_blob(rows),), number * TICKS - 1)
+        arrived = TriggerInput(0, (to_blob(rows),), number * TICKS - 1)
         answers = [from_blob(blob) for blob in run_trigger(self.job, self.store, arrived)]
         self.metrics = json.loads(answers[-1].column("metrics")[-1].as_py())
         self.swaps += [swap["to"] for swap in self.metrics["swaps"]]
@@ -131,7 +130,7 @@ class Again:
         if number < self.first:
             return 0
         program = replace(self.prepared.program, plan=self.plan)
-        step = advance(program, State(), pa.concat_tables(self.held))
+        step = advance_events(program, EventState(), pa.concat_tables(self.held))
         is_new = step.events.time >= number * TICKS
         return sum(int(np.count_nonzero(is_new[found.latest])) for found in step.matches)
 
@@ -143,11 +142,13 @@ def grouped(eager: Sequence[int]) -> Plan:
     (BranchPlan(shape=((3, 2), (0, 1)), eager=(0, 1)),)
     """
     rest = [slot for slot in (3, 2, 1, 0) if slot not in eager]
-    return Plan("hybrid", (BranchPlan((chain(rest), chain(eager)), tuple(eager)),))
+    return Plan(
+        "hybrid", (BranchPlan((left_deep_shape(rest), left_deep_shape(eager)), tuple(eager)),)
+    )
 
 
 def contestants(prepared: Prepared, first: int) -> dict[str, Contestant]:
-    lazy = Plan("lazy-chain", (BranchPlan(chain((3, 2, 1, 0))),))
+    lazy = Plan("lazy-chain", (BranchPlan(left_deep_shape((3, 2, 1, 0))),))
     forced = {"lazy": lazy, "keeps a b": grouped((0, 1)), "keeps a b, a b c": grouped((0, 1, 2))}
     found: dict[str, Contestant] = {"again": Again(prepared, Plan("lazy-chain"), first)}
     for name, plan in forced.items():
@@ -157,11 +158,13 @@ def contestants(prepared: Prepared, first: int) -> dict[str, Contestant]:
     return found
 
 
-def _job(prepared: Prepared, plan: Plan, adaptation: Adaptation, token: str) -> Job:
+def _job(prepared: Prepared, plan: Plan, adaptation: Adaptation, token: str) -> StreamJob:
     program = replace(prepared.program, plan=plan, adaptation=adaptation)
     time_column, schema = program.orders[0].column, prepared.table.schema
-    output = Output("all", time_column, row=(Field(time_column, "t"),))
-    return Job(program, output, schema, identity(fingerprint(program), schema, 1), token)
+    output = EventOutput("all", time_column, row=(Field(time_column, "t"),))
+    return StreamJob(
+        program, output, schema, make_identity(fingerprint_program(program), schema, 1), token
+    )
 
 
 @dataclass(frozen=True)

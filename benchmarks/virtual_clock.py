@@ -1,7 +1,8 @@
 """Latency on a virtual clock: what each event causes, in seconds, behind a queue.
 
 The engine runs a plan once over all events and says which event causes how many pairs and results
-(`Trace`); times what those were measured to cost, that is the event's service time. Arrivals are
+(`WorkTrace`); times what those were measured to cost, that is the event's service time. Arrivals
+are
 Poisson, one server takes events in turn. So the figures are those of an engine that takes events
 one by one, without what a call costs in Python.
 """
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.metrics import Trace
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.metrics import WorkTrace
 from spark_cep.udfs.program import Plan
 
 if TYPE_CHECKING:
     from benchmarks.programs import Prepared
-    from spark_cep.udfs.planning.costs import Costs
+    from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.program import BranchPlan
 
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Arrivals(Trace):
+class Arrivals(WorkTrace):
     """What each event causes in an engine that takes events one by one. `final`: the events that
     a merge begins with.
 
@@ -50,7 +51,7 @@ def traced(prepared: Prepared, plan: BranchPlan) -> tuple[Arrivals, np.ndarray]:
     """One run of a plan for a sequence whose last variable is the last one of the program: what
     each event causes, and whether it ends a match."""
     program = replace(prepared.program, plan=Plan("hybrid", (plan,)))
-    step = advance(program, State(), prepared.table)
+    step = advance_events(program, EventState(), prepared.table)
     size = step.events.size
     final = step.events.candidates(len(program.variables) - 1)
     # In one advance over everything no pair is tried before a match is asked for.
@@ -70,7 +71,7 @@ class Work:
     ends: np.ndarray
 
 
-def worked(prepared: Prepared, plan: BranchPlan, costs: Costs) -> Work:
+def worked(prepared: Prepared, plan: BranchPlan, costs: OperationCosts) -> Work:
     trace, ends = traced(prepared, plan)
     # Every event is put into a buffer, whichever group it is in.
     service = costs.insert + costs.pair * trace.pairs + costs.result * trace.results

@@ -2,7 +2,7 @@
 
 Names are loaded on first use: Spark's Python workers import this package to find the engine and
 must not pay for the driver's half of it. For the same reason no file here is called like a public
-function (`explain` lives in explanation.py): importing the file would hide the function.
+function (`explain` lives in api.py): importing the file would hide the function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from spark_cep import alias as _alias
 
 if TYPE_CHECKING:
     from spark_cep import adapt, cache, plans, streaming
-    from spark_cep.compiling.user_functions import udf
+    from spark_cep.api import explain, match_pattern, plan_of
     from spark_cep.errors import (
         CepError,
         LimitError,
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
         RemoteError,
         error_of,
     )
-    from spark_cep.explaining.explanation import explain, plan_of
-    from spark_cep.explaining.metering import metrics
-    from spark_cep.match import match_pattern
+    from spark_cep.expressions.user_functions import udf
     from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
-    from spark_cep.remotes.remote import Remote
+    from spark_cep.remote import Remote
     from spark_cep.row_patterns import RowPattern, row_pattern
-    from spark_cep.shedding.shed import Shed
+    from spark_cep.shed import Shed
+    from spark_cep.spark.metrics import metrics
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
 
@@ -40,10 +39,10 @@ _HOMES = {
     "Pattern": "pattern",
     "PatternError": "errors",
     "PlanError": "errors",
-    "Remote": "remotes.remote",
+    "Remote": "remote",
     "RemoteError": "errors",
     "RowPattern": "row_patterns",
-    "Shed": "shedding.shed",
+    "Shed": "shed",
     "Statistics": "statistics",
     "adapt": None,
     "all_of": "pattern",
@@ -51,19 +50,19 @@ _HOMES = {
     "cache": None,
     "error_of": "errors",
     "event": "pattern",
-    "explain": "explaining.explanation",
+    "explain": "api",
     "install": "sql.session",
-    "match_pattern": "match",
-    "metrics": "explaining.metering",
+    "match_pattern": "api",
+    "metrics": "spark.metrics",
     "no": "pattern",
-    "plan_of": "explaining.explanation",
+    "plan_of": "api",
     "plans": None,
     "row_pattern": "row_patterns",
-    "sase": "sql.sase",
+    "sase": "sql.sase.query",
     "seq": "pattern",
     "sql": None,
     "streaming": None,
-    "udf": "compiling.user_functions",
+    "udf": "expressions.user_functions",
 }
 
 __all__ = [
@@ -115,4 +114,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-_alias.install()
+_alias.install_alias()

@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+
 _MODULE = "pyspark.sql.dataframe"
 
 
-def install() -> None:
+def install_alias() -> None:
     """Sets the alias now, or as soon as pyspark's DataFrame is loaded."""
     module = sys.modules.get(_MODULE)
     if module is not None and hasattr(module, "DataFrame"):
         _set_alias(module)
-    elif not any(isinstance(finder, _Awaiting) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Awaiting())
+    elif not any(isinstance(finder, _DataFrameFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _DataFrameFinder())
 
 
 def _set_alias(module: ModuleType) -> None:
@@ -37,7 +38,7 @@ def _set_alias(module: ModuleType) -> None:
 
 def _match_pattern(self: DataFrame, pattern: Any, **options: Any) -> DataFrame:
     """Finds a pattern in the rows of this DataFrame; see `spark_cep.match_pattern`."""
-    from spark_cep.match import match_pattern  # noqa: PLC0415 - it imports pyspark.sql
+    from spark_cep.api import match_pattern  # noqa: PLC0415 - it imports pyspark.sql
 
     return match_pattern(self, pattern, **options)
 
@@ -46,7 +47,7 @@ _match_pattern.__name__ = "match_pattern"
 _match_pattern.__qualname__ = "DataFrame.match_pattern"
 
 
-class _Awaiting(MetaPathFinder):
+class _DataFrameFinder(MetaPathFinder):
     """Sees pyspark's DataFrame module being imported, once, and steps aside."""
 
     def find_spec(
@@ -59,11 +60,11 @@ class _Awaiting(MetaPathFinder):
             sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Patching(spec.loader)
+            spec.loader = _AliasLoader(spec.loader)
         return spec
 
 
-class _Patching(Loader):
+class _AliasLoader(Loader):
     """Loads as the real loader does, then sets the alias."""
 
     def __init__(self, loader: Loader) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from spark_cep.adapt import is_number
 from spark_cep.errors import PatternError
-from spark_cep.udfs.remotes.spec import Caching
+from spark_cep.udfs.remote_spec import Caching
 
 __all__ = ["cost_based", "lru"]
 

@@ -8,7 +8,7 @@ from spark_cep.udfs.errors import (
     PatternError,
     PlanError,
     RemoteError,
-    from_text,
+    parse_error,
 )
 
 __all__ = ["CepError", "LimitError", "PatternError", "PlanError", "RemoteError", "error_of"]
@@ -24,7 +24,7 @@ def error_of(exc: BaseException) -> CepError | None:
     while current is not None and id(current) not in seen:
         if isinstance(current, CepError):
             return current
-        found = from_text(str(current))
+        found = parse_error(str(current))
         if found is not None:
             return found
         seen.add(id(current))

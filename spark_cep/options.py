@@ -12,27 +12,28 @@ from typing import TYPE_CHECKING, Any, Literal
 from spark_cep.adapt import adaptation
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.pattern import Pattern
-from spark_cep.plans import RowPlan, Wish, row_plan, wish
-from spark_cep.remotes.given import check_remotes
-from spark_cep.shedding.shed import Shed, check_shed
+from spark_cep.plans import PlanRequest, RowPlan, read_plan_request, read_row_plan
+from spark_cep.remotes.sources import check_remotes
+from spark_cep.shed import Shed, check_shed
 from spark_cep.statistics import Statistics
 from spark_cep.udfs.program import Adaptation, Limits
 
 if TYPE_CHECKING:
-    from spark_cep.remotes.remote import Remote
-    from spark_cep.udfs.rows.program import Rows as RowsOfRows
+    from spark_cep.remote import Remote
+    from spark_cep.udfs.row_program import RowsMode as RowsOfRows
 
-Rows = Literal["one", "all"]
-_ROWS_OF_ROWS: tuple[RowsOfRows, ...] = ("one", "all", "all omit empty", "all with unmatched")
+
+RowsMode = Literal["one", "all"]
+_ROW_PATTERN_ROWS: tuple[RowsOfRows, ...] = ("one", "all", "all omit empty", "all with unmatched")
 
 
 @dataclass(frozen=True)
 class Options:
     """`measures` keeps the user's order; None: the default answer."""
 
-    rows: Rows
+    rows: RowsMode
     measures: tuple[tuple[str, str], ...] | None
-    wish: Wish
+    wish: PlanRequest
     statistics: Statistics | None
     limits: Limits
     adaptation: Adaptation
@@ -53,7 +54,7 @@ class RowOptions:
 
 
 @dataclass(frozen=True)
-class Asked:
+class MatchRequest:
     """What the user wants, options checked."""
 
     pattern: Pattern
@@ -99,7 +100,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     return Options(
         checked,
         _measures(measures, checked),
-        wish(plan),
+        read_plan_request(plan),
         statistics,
         _limits(limits),
         adaptation(adapt),
@@ -136,16 +137,16 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
             f"after_match takes text, not {type(after_match).__name__}",
             hint='after_match="SKIP TO NEXT ROW"',
         )
-    found = next((each for each in _ROWS_OF_ROWS if each == rows), None)
+    found = next((each for each in _ROW_PATTERN_ROWS if each == rows), None)
     if found is None:
-        known = ", ".join(f'"{each}"' for each in _ROWS_OF_ROWS)
+        known = ", ".join(f'"{each}"' for each in _ROW_PATTERN_ROWS)
         raise PatternError(f"{rows!r} is no choice of rows", hint=f"row patterns have {known}")
     return RowOptions(
         found,
         _texts(measures),
         after_match,
         _limits(limits),
-        row_plan(plan),
+        read_row_plan(plan),
         check_remotes(remotes),
     )
 
@@ -161,7 +162,7 @@ def _limits(limits: object) -> Limits:
     )
 
 
-def _rows(rows: object) -> Rows:
+def _rows(rows: object) -> RowsMode:
     if rows in ("all omit empty", "all with unmatched"):
         raise PatternError(
             f"rows={rows!r} is for row patterns",
@@ -175,7 +176,7 @@ def _rows(rows: object) -> Rows:
     return rows
 
 
-def _measures(measures: object, rows: Rows) -> tuple[tuple[str, str], ...] | None:
+def _measures(measures: object, rows: RowsMode) -> tuple[tuple[str, str], ...] | None:
     if measures is None:
         return None
     found = _texts(measures)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.program import Consumption, Strategy
 
-Condition = Union[str, "Column"]
+
+ConditionLike = Union[str, "Column"]
 _T = TypeVar("_T")
 
 
@@ -29,11 +30,11 @@ class Event:
     """A variable, with the condition that its row has to meet by itself or with others."""
 
     name: str
-    condition: Condition | None = None
+    condition: ConditionLike | None = None
 
 
 @dataclass(frozen=True)
-class Not:
+class NoEvent:
     """No row may be `event` where this node stands."""
 
     event: Event
@@ -43,59 +44,59 @@ class Not:
 class Repeat:
     """`part` `low` to `high` times (`high` None: no end); binds lists."""
 
-    part: Node
+    part: EventPatternNode
     low: int
     high: int | None
 
 
 @dataclass(frozen=True)
-class Optional:
+class OptionalPart:
     """`part` or nothing; binds plain rows or NULL."""
 
-    part: Node
+    part: EventPatternNode
 
 
 @dataclass(frozen=True)
 class Seq:
-    parts: tuple[Node, ...]
+    parts: tuple[EventPatternNode, ...]
 
 
 @dataclass(frozen=True)
-class All:
-    parts: tuple[Node, ...]
+class AllOf:
+    parts: tuple[EventPatternNode, ...]
 
 
 @dataclass(frozen=True)
-class Any:
-    parts: tuple[Node, ...]
+class AnyOf:
+    parts: tuple[EventPatternNode, ...]
 
 
-Node = Event | Not | Repeat | Optional | Seq | All | Any
+EventPatternNode = Event | NoEvent | Repeat | OptionalPart | Seq | AllOf | AnyOf
 
 
-def children(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Seq | All | Any):
+def children(node: EventPatternNode) -> tuple[EventPatternNode, ...]:
+    if isinstance(node, Seq | AllOf | AnyOf):
         return node.parts
-    if isinstance(node, Repeat | Optional):
+    if isinstance(node, Repeat | OptionalPart):
         return (node.part,)
-    if isinstance(node, Not):
+    if isinstance(node, NoEvent):
         return (node.event,)
     return ()
 
 
-def events(node: Node) -> Iterator[tuple[Event, bool]]:
+def iter_events(node: EventPatternNode) -> Iterator[tuple[Event, bool]]:
     """Every event of the tree from left to right, and whether it is negated.
 
-    >>> [(e.name, negated) for e, negated in events(seq("a", "!x", "b+").root)]
+    >>> [(e.name, negated) for e, negated in iter_events(seq("a", "!x", "b+").root)]
     [('a', False), ('x', True), ('b', False)]
     """
     if isinstance(node, Event):
         yield node, False
-    elif isinstance(node, Not):
+    elif isinstance(node, NoEvent):
         yield node.event, True
     else:
         for child in children(node):
-            yield from events(child)
+            yield from iter_events(child)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Within:
 class Pattern:
     """An event pattern. Build it with `seq`, `all_of`, `any_of`, `event` and `no`."""
 
-    root: Node
+    root: EventPatternNode
     conditions: tuple[str, ...] = ()
     window: Within | None = None
     selection: Strategy | None = None
@@ -140,11 +141,11 @@ class Pattern:
 
     def strategy(self, name: str) -> Pattern:
         """ "skip till any match" (the default), "skip till next match" or "strict"."""
-        return replace(self, selection=_named(name, _STRATEGIES, "strategy"))
+        return replace(self, selection=_option_code(name, _STRATEGIES, "strategy"))
 
     def consumption(self, name: str) -> Pattern:
         """ "reuse" (the default): an event may be in many matches; "consume": in one."""
-        return replace(self, consuming=_named(name, _CONSUMPTIONS, "consumption"))
+        return replace(self, consuming=_option_code(name, _CONSUMPTIONS, "consumption"))
 
     def times(self, quantifier: str) -> Pattern:
         """Repeats a group: "+", "*", "{2}", "{2,4}", "{2,}", "{,4}", or "?" for an optional one.
@@ -153,7 +154,7 @@ class Pattern:
         1
         """
         self._check_nestable("times")
-        return replace(self, root=_quantified(self.root, quantifier, quantifier))
+        return replace(self, root=_apply_quantifier(self.root, quantifier, quantifier))
 
     def optional(self) -> Pattern:
         """This part or nothing."""
@@ -172,10 +173,10 @@ class Pattern:
                 )
 
 
-Part = str | Pattern
+PatternPart = str | Pattern
 
 
-def seq(*parts: Part) -> Pattern:
+def seq(*parts: PatternPart) -> Pattern:
     """All parts, each wholly before the next.
 
     >>> seq("a", "b+", "!x", "c?").root  # doctest: +ELLIPSIS
@@ -184,17 +185,17 @@ def seq(*parts: Part) -> Pattern:
     return _combine("seq", Seq, parts)
 
 
-def all_of(*parts: Part) -> Pattern:
+def all_of(*parts: PatternPart) -> Pattern:
     """All parts, in any order."""
-    return _combine("all_of", All, parts)
+    return _combine("all_of", AllOf, parts)
 
 
-def any_of(*parts: Part) -> Pattern:
+def any_of(*parts: PatternPart) -> Pattern:
     """One of the parts."""
-    return _combine("any_of", Any, parts)
+    return _combine("any_of", AnyOf, parts)
 
 
-def event(name: str, condition: Condition | None = None) -> Pattern:
+def event(name: str, condition: ConditionLike | None = None) -> Pattern:
     """One row, called `name`, for which `condition` holds.
 
     The name may carry a quantifier or a negation: "b+", "c?", "d{2,4}", "!e". In the condition
@@ -203,7 +204,7 @@ def event(name: str, condition: Condition | None = None) -> Pattern:
     return Pattern(_event_node(name, condition))
 
 
-def no(part: Part) -> Pattern:
+def no(part: PatternPart) -> Pattern:
     """No such row where this stands. Takes one variable."""
     pattern = _as_pattern(part, "no")
     if not isinstance(pattern.root, Event):
@@ -212,10 +213,10 @@ def no(part: Part) -> Pattern:
             hint='write no("x") or no(event("x", condition)); a quantifier or a group '
             "cannot be negated",
         )
-    return replace(pattern, root=Not(pattern.root))
+    return replace(pattern, root=NoEvent(pattern.root))
 
 
-def _combine(name: str, kind: type[Seq | All | Any], parts: tuple[Part, ...]) -> Pattern:
+def _combine(name: str, kind: type[Seq | AllOf | AnyOf], parts: tuple[PatternPart, ...]) -> Pattern:
     if not parts:
         raise PatternError(
             f"{name}() is empty", hint=f'give it parts: {name}("a", "b") or {name}(event("a", ...))'
@@ -227,7 +228,7 @@ def _combine(name: str, kind: type[Seq | All | Any], parts: tuple[Part, ...]) ->
     return Pattern(kind(tuple(pattern.root for pattern in patterns)), conditions)
 
 
-def _as_pattern(part: Part, where: str) -> Pattern:
+def _as_pattern(part: PatternPart, where: str) -> Pattern:
     if isinstance(part, Pattern):
         return part
     if isinstance(part, str):
@@ -245,7 +246,7 @@ _NAME = re.compile(
 _BRACES = re.compile(r"\{\s*(?P<low>\d*)\s*(?P<comma>,?)\s*(?P<high>\d*)\s*\}")
 
 
-def _event_node(text: str, condition: Condition | None) -> Node:
+def _event_node(text: str, condition: ConditionLike | None) -> EventPatternNode:
     found = _NAME.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise PatternError(
@@ -260,13 +261,13 @@ def _event_node(text: str, condition: Condition | None) -> Node:
                 f"{text!r} negates a quantified variable",
                 hint=f'write "!{found["name"]}": no such row at all',
             )
-        return Not(node)
-    return _quantified(node, found["quantifier"], text) if found["quantifier"] else node
+        return NoEvent(node)
+    return _apply_quantifier(node, found["quantifier"], text) if found["quantifier"] else node
 
 
-def _quantified(part: Node, quantifier: str, text: str) -> Node:
+def _apply_quantifier(part: EventPatternNode, quantifier: str, text: str) -> EventPatternNode:
     if quantifier == "?":
-        return Optional(part)
+        return OptionalPart(part)
     if quantifier in {"+", "*"}:
         return Repeat(part, 1 if quantifier == "+" else 0, None)
     found = _BRACES.fullmatch(quantifier)
@@ -293,7 +294,7 @@ _STRATEGIES: Mapping[str, Strategy] = {
 _CONSUMPTIONS: Mapping[str, Consumption] = {"reuse": "reuse", "consume": "consume"}
 
 
-def _named(name: str, names: Mapping[str, _T], what: str) -> _T:
+def _option_code(name: str, names: Mapping[str, _T], what: str) -> _T:
     key = re.sub(r"[\s_-]+", " ", name.strip().lower()) if isinstance(name, str) else name
     if key not in names:
         raise PatternError(

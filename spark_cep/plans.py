@@ -8,22 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal as Choice
-from typing import Union
+from typing import Literal, Union
 
 from spark_cep.errors import PlanError
 
-Kind = Choice["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
+Kind = Literal["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
 KINDS: tuple[Kind, ...] = ("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid")
 # How a row pattern is matched: from row to row, or by joins of what stands between its gaps.
-RowPlan = Choice["auto", "walk", "gaps"]
+RowPlan = Literal["auto", "walk", "gaps"]
 ROW_PLANS: tuple[RowPlan, ...] = ("auto", "walk", "gaps")
 # A join tree over variable names.
 Names = Union[str, tuple["Names", "Names"]]  # noqa: UP007 - a name in quotes needs Union
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlanRequest:
     """A plan as the user asked for it. `order` names the variables of a chain, `parts` the join
     tree, `eager` and `lazy` the two groups of a hybrid plan; all None: the planner's choice
     among plans of this kind."""
@@ -40,17 +39,17 @@ class Wish:
         return self.kind != "eager" and (self.order, self.parts, self.eager) == (None, None, None)
 
 
-def eager() -> Wish:
+def eager() -> PlanRequest:
     """Binds the variables in the order of the pattern."""
-    return Wish("eager")
+    return PlanRequest("eager")
 
 
-def lazy_chain() -> Wish:
+def lazy_chain() -> PlanRequest:
     """Binds the variables in the order that makes the fewest partial matches."""
-    return Wish("lazy-chain")
+    return PlanRequest("lazy-chain")
 
 
-def chain(*names: str) -> Wish:
+def chain(*names: str) -> PlanRequest:
     """Binds the variables in the order given, every positive variable once.
 
     >>> chain("c", "b", "a").order
@@ -58,30 +57,30 @@ def chain(*names: str) -> Wish:
     """
     if not names:
         raise PlanError("chain() names no variable", hint='cep.plans.chain("c", "b", "a")')
-    return Wish("lazy-chain", order=_names(names, "chain"))
+    return PlanRequest("lazy-chain", order=_check_names(names, "chain"))
 
 
-def tree() -> Wish:
+def tree() -> PlanRequest:
     """Each partial match goes on with the variable that has the fewest events in its scope."""
-    return Wish("tree")
+    return PlanRequest("tree")
 
 
-def zstream() -> Wish:
+def zstream() -> PlanRequest:
     """The cheapest binary tree of joins over the pattern."""
-    return Wish("zstream")
+    return PlanRequest("zstream")
 
 
-def join(parts: object) -> Wish:
+def join(parts: object) -> PlanRequest:
     """Joins in the tree given: pairs of names and pairs. The left side of a pair is walked, the
     right one is found first and looked up.
 
     >>> join((("a", "b"), "c")).parts
     (('a', 'b'), 'c')
     """
-    return Wish("zstream", parts=_tree(parts))
+    return PlanRequest("zstream", parts=_check_tree(parts))
 
 
-def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = None) -> Wish:
+def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = None) -> PlanRequest:
     """Evaluates one group of variables as events come and keeps its partial matches; the others
     wait for the final event. Every positive variable is in one of the two; the lazy ones are
     merged in the order given. Without groups the planner chooses them.
@@ -90,22 +89,22 @@ def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = N
     ('b', 'c')
     """
     if eager is None and lazy is None:
-        return Wish("hybrid")
-    groups = [_names(group or (), "hybrid") for group in (eager, lazy)]
-    return Wish("hybrid", eager=groups[0], lazy=groups[1])
+        return PlanRequest("hybrid")
+    groups = [_check_names(group or (), "hybrid") for group in (eager, lazy)]
+    return PlanRequest("hybrid", eager=groups[0], lazy=groups[1])
 
 
-def wish(plan: object) -> Wish:
+def read_plan_request(plan: object) -> PlanRequest:
     """What `plan=` takes: a name or a plan object.
 
-    >>> wish("lazy-chain")
+    >>> read_plan_request("lazy-chain")
     Wish(kind='lazy-chain', order=None, parts=None, eager=None, lazy=None)
     """
-    if isinstance(plan, Wish):
+    if isinstance(plan, PlanRequest):
         return plan
     for kind in KINDS:
         if plan == kind:
-            return Wish(kind)
+            return PlanRequest(kind)
     if plan in ROW_PLANS:
         raise PlanError(
             f"plan={plan!r} is for row patterns",
@@ -123,10 +122,10 @@ def wish(plan: object) -> Wish:
     )
 
 
-def row_plan(plan: object) -> RowPlan:
+def read_row_plan(plan: object) -> RowPlan:
     """What `plan=` takes for a row pattern.
 
-    >>> row_plan("gaps")
+    >>> read_row_plan("gaps")
     'gaps'
     """
     found = next((each for each in ROW_PLANS if plan == each), None)
@@ -139,7 +138,7 @@ def row_plan(plan: object) -> RowPlan:
     return found
 
 
-def _names(names: Sequence[object], what: str) -> tuple[str, ...]:
+def _check_names(names: Sequence[object], what: str) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise PlanError(
             f"{what} takes names of variables, not {names!r}",
@@ -148,11 +147,11 @@ def _names(names: Sequence[object], what: str) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def _tree(parts: object) -> Names:
+def _check_tree(parts: object) -> Names:
     if isinstance(parts, str):
         return parts
     if isinstance(parts, tuple | list) and len(parts) == 2:
-        return _tree(parts[0]), _tree(parts[1])
+        return _check_tree(parts[0]), _check_tree(parts[1])
     raise PlanError(
         f"{parts!r} is no join of two parts",
         hint='a join is a pair of names and pairs: cep.plans.join((("a", "b"), "c"))',

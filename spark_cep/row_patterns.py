@@ -12,16 +12,22 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, Union
 
-from spark_cep.compiling.problems import Problems
-from spark_cep.compiling.rows.grammar import PatternNode, parse_pattern
-from spark_cep.compiling.rows.variables import RowVariables, check_defined, named, with_subsets
 from spark_cep.errors import PatternError
+from spark_cep.expressions.problems import Problems
+from spark_cep.expressions.row_grammar import PatternNode, parse_row_pattern
+from spark_cep.expressions.row_variables import (
+    RowVariables,
+    add_subsets,
+    check_define,
+    variable_names,
+)
 from spark_cep.pattern import Within
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-Condition = Union[str, "Column"]
+
+ConditionLike = Union[str, "Column"]
 _T = TypeVar("_T")
 _EXAMPLE = (
     'row_pattern("strt down+ up+", define={"down": "price < PREV(price)", '
@@ -36,7 +42,7 @@ class RowPattern:
     text: str
     root: PatternNode
     variables: RowVariables
-    define: tuple[tuple[str, Condition], ...] = ()
+    define: tuple[tuple[str, ConditionLike], ...] = ()
     window: Within | None = None
 
     def within(self, duration: str | timedelta | float) -> RowPattern:
@@ -46,7 +52,7 @@ class RowPattern:
 
 def row_pattern(
     pattern: str,
-    define: Mapping[str, Condition] | Iterable[tuple[str, Condition]] | None = None,
+    define: Mapping[str, ConditionLike] | Iterable[tuple[str, ConditionLike]] | None = None,
     subset: Mapping[str, Sequence[str]] | Iterable[tuple[str, Sequence[str]]] | None = None,
 ) -> RowPattern:
     """A pattern of adjacent rows, as in MATCH_RECOGNIZE.
@@ -61,17 +67,21 @@ def row_pattern(
         raise PatternError(
             f"row_pattern takes the text of a pattern, not {type(pattern).__name__}", hint=_EXAMPLE
         )
-    root = parse_pattern(pattern)
+    root = parse_row_pattern(pattern)
     problems = Problems()
-    subsets = [(name, _members(name, members)) for name, members in _pairs(subset, "subset")]
-    variables = with_subsets(named(root), subsets, problems)
-    conditions = tuple((name, _condition(name, each)) for name, each in _pairs(define, "define"))
-    check_defined([name for name, _ in conditions], variables, problems)
+    subsets = [
+        (name, _check_members(name, members)) for name, members in _as_pairs(subset, "subset")
+    ]
+    variables = add_subsets(variable_names(root), subsets, problems)
+    conditions = tuple(
+        (name, _check_condition(name, each)) for name, each in _as_pairs(define, "define")
+    )
+    check_define([name for name, _ in conditions], variables, problems)
     problems.raise_if_any()
     return RowPattern(pattern, root, variables, conditions)
 
 
-def _pairs(
+def _as_pairs(
     given: Mapping[str, _T] | Iterable[tuple[str, _T]] | None, what: str
 ) -> list[tuple[str, _T]]:
     pairs = list(given.items() if isinstance(given, Mapping) else given or ())
@@ -83,7 +93,7 @@ def _pairs(
     return pairs
 
 
-def _members(name: str, members: object) -> tuple[str, ...]:
+def _check_members(name: str, members: object) -> tuple[str, ...]:
     found = (members,) if isinstance(members, str) else members
     if isinstance(found, Sequence) and all(isinstance(each, str) for each in found):
         return tuple(found)
@@ -92,7 +102,7 @@ def _members(name: str, members: object) -> tuple[str, ...]:
     )
 
 
-def _condition(name: str, condition: Condition) -> Condition:
+def _check_condition(name: str, condition: ConditionLike) -> ConditionLike:
     is_column = any(each.__name__ == "Column" for each in type(condition).__mro__)
     if isinstance(condition, str) or is_column:
         return condition

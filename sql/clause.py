@@ -1,7 +1,8 @@
-"""A MATCH_RECOGNIZE clause, read but not yet understood: which text stands in which place.
+"""The sections of a MATCH_RECOGNIZE clause: which begins where, and whether they are in order.
 
-What the texts mean is the business of `match_pattern`. They keep where they stand in the
-statement, so that what is wrong inside one is shown where the user wrote it.
+Every word of the clause's grammar may also be the name of a column: ORDER BY measures, AS define.
+A section begins where its words follow something complete and are followed by what the section
+needs, which no expression and no list of names does.
 """
 
 from __future__ import annotations
@@ -13,19 +14,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spark_cep.pattern import Pattern
+    from spark_cep.sql.statement import Statement
+
+
+# --------------------------------------------------------------------------------------------------
+# A MATCH_RECOGNIZE clause, read but not yet understood: which text stands in which place.
+#
+# What the texts mean is the business of `match_pattern`. They keep where they stand in the
+# statement, so that what is wrong inside one is shown where the user wrote it.
+# --------------------------------------------------------------------------------------------------
+
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """Characters of the statement that are handed on as text."""
 
     span: Span
 
 
 @dataclass(frozen=True)
-class Name:
+class Identifier:
     """`text` without quotes, `span` with them. Of a column without the input's name in front."""
 
     text: str
@@ -33,28 +44,28 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedExpression:
     """`expression AS name` of MEASURES, `name AS condition` of DEFINE."""
 
-    name: Name
-    part: Part
+    name: Identifier
+    part: TextPart
 
 
 @dataclass(frozen=True)
-class Subset:
-    name: Name
-    members: tuple[Name, ...]
+class SubsetDefinition:
+    name: Identifier
+    members: tuple[Identifier, ...]
 
 
 @dataclass(frozen=True)
-class RowText:
+class RowPatternText:
     """PATTERN (...): characters between the brackets."""
 
     span: Span
 
 
 @dataclass(frozen=True)
-class EventTree:
+class EventPatternTree:
     """PATTERN SEQ(...): what it says, the conditions of DEFINE not yet filled in. `strategy` and
     `consumption` None: not said."""
 
@@ -71,23 +82,178 @@ class Clause:
     nothing closer is known.
     """
 
-    pattern: RowText | EventTree
+    pattern: RowPatternText | EventPatternTree
     span: Span
-    partition_by: tuple[Name, ...] = ()
-    order_by: tuple[Part, ...] = ()
-    measures: tuple[Named, ...] = ()
+    partition_by: tuple[Identifier, ...] = ()
+    order_by: tuple[TextPart, ...] = ()
+    measures: tuple[NamedExpression, ...] = ()
     rows: str | None = None
-    after_match: Part | None = None
-    within: Part | None = None
-    subsets: tuple[Subset, ...] = ()
-    define: tuple[Named, ...] = ()
+    after_match: TextPart | None = None
+    within: TextPart | None = None
+    subsets: tuple[SubsetDefinition, ...] = ()
+    define: tuple[NamedExpression, ...] = ()
     hints: dict[str, Any] = field(default_factory=dict)
     hint: Span | None = None
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TextPart]:
         """All texts that may hold parameters of the statement."""
         yield from self.order_by
         yield from (each.part for each in self.measures)
         if self.within is not None:
             yield self.within
         yield from (each.part for each in self.define)
+
+
+SECTION_ORDER = (
+    "PARTITION BY", "ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "PATTERN", "WITHIN",
+    "SKIP TILL", "CONSUMPTION", "SUBSET", "DEFINE",
+)  # fmt: skip
+_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("PARTITION BY", ("PARTITION", "BY")),
+    ("ORDER BY", ("ORDER", "BY")),
+    ("MEASURES", ("MEASURES",)),
+    ("ROWS PER MATCH", ("ONE", "ROW")),
+    ("ROWS PER MATCH", ("ALL", "ROWS")),
+    ("AFTER MATCH", ("AFTER", "MATCH")),
+    ("PATTERN", ("PATTERN",)),
+    ("WITHIN", ("WITHIN",)),
+    ("SKIP TILL", ("SKIP", "TILL")),
+    ("SKIP TILL", ("STRICT",)),
+    ("CONSUMPTION", ("CONSUME",)),
+    ("CONSUMPTION", ("REUSE",)),
+    ("SUBSET", ("SUBSET",)),
+    ("DEFINE", ("DEFINE",)),
+)
+# These say all by themselves; the others take something behind their words.
+_COMPLETE_SECTIONS = {"ROWS PER MATCH", "SKIP TILL", "CONSUMPTION"}
+# These are parts of a pattern only; elsewhere their words are names.
+_PATTERN_OPTIONS = {"WITHIN", "SKIP TILL", "CONSUMPTION"}
+_PATTERN_SECTIONS = {"PATTERN", "SUBSET", *_PATTERN_OPTIONS}
+# These may follow a list.
+_AFTER_LISTS = {"ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "SUBSET", "DEFINE"}
+# The first word behind these is a name, or begins an expression.
+_NAME_SECTIONS = {"PARTITION BY", "ORDER BY", "MEASURES", "PATTERN", "SUBSET", "DEFINE"}
+_UNFINISHED = {
+    "AS", "AND", "OR", "NOT", "TO", "CASE", "WHEN", "THEN", "ELSE", "IN", "IS", "BETWEEN", "LIKE",
+    "ILIKE", "RLIKE", "REGEXP", "DIV", "DISTINCT", "FROM", "ESCAPE", "COLLATE",
+}  # fmt: skip
+# What may stand behind a column's name: words after which it goes on being one.
+_NOT_AFTER_NAMES = {*_UNFINISHED, "ASC", "DESC", "NULLS", "END", "COLLATE"}
+
+
+@dataclass(frozen=True)
+class ClauseSection:
+    """Tokens: its words [first, content), what follows them [content, stop)."""
+
+    name: str
+    first: int
+    content: int
+    stop: int
+
+
+def find_sections(statement: Statement, first: int, stop: int) -> dict[str, ClauseSection]:
+    """The sections among the tokens [first, stop), by name."""
+    _check_commas(statement, first, stop)
+    starts = list(_find_starts(statement, first, stop))
+    if first < stop and (not starts or starts[0][1] > first):
+        raise statement.error_at(
+            f"{statement.tokens[first].text} was not expected here", first, hint=_order_hint()
+        )
+    found: dict[str, ClauseSection] = {}
+    for number, (name, begin, content) in enumerate(starts):
+        end = starts[number + 1][1] if number + 1 < len(starts) else stop
+        _check_order(statement, name, begin, found)
+        found[name] = ClauseSection(name, begin, content, end)
+    return found
+
+
+def _order_hint() -> str:
+    parts = ", ".join(map(_section_spelling, SECTION_ORDER))
+    return f"a clause has these parts, in this order: {parts}"
+
+
+def _section_spelling(name: str) -> str:
+    return {
+        "ROWS PER MATCH": "ONE ROW PER MATCH or ALL ROWS PER MATCH",
+        "AFTER MATCH": "AFTER MATCH SKIP",
+        "SKIP TILL": "SKIP TILL ANY MATCH, SKIP TILL NEXT MATCH or STRICT",
+        "CONSUMPTION": "CONSUME or REUSE",
+    }.get(name, name)
+
+
+def _check_order(
+    statement: Statement, name: str, begin: int, found: dict[str, ClauseSection]
+) -> None:
+    if name in found:
+        raise statement.error_at(
+            f"there is a second {_section_spelling(name)}", begin, hint="leave one of them out"
+        )
+    late = [each for each in found if SECTION_ORDER.index(each) > SECTION_ORDER.index(name)]
+    if late:
+        raise statement.error_at(
+            f"{_section_spelling(name)} cannot stand behind {_section_spelling(late[0])}",
+            begin,
+            hint=_order_hint(),
+        )
+
+
+def _find_starts(statement: Statement, first: int, stop: int) -> Iterator[tuple[str, int, int]]:
+    """Name, first token and first token of the content of each section."""
+    last, needed = "", -1
+    for index in statement.top(first, stop):
+        in_pattern = last in _PATTERN_SECTIONS
+        is_first = index == needed and last in _NAME_SECTIONS
+        if is_first or not _may_end(statement, index, first, in_pattern=in_pattern):
+            continue
+        for name, words in _WORDS:
+            content = index + len(words)
+            if not statement.is_at(index, *words) or (name in _PATTERN_OPTIONS and not in_pattern):
+                continue
+            # Behind a pattern there are no expressions that the words could be names in.
+            if in_pattern or _may_follow(statement, name, content, stop):
+                yield name, index, content
+                last, needed = name, content
+                break
+
+
+def _may_end(statement: Statement, index: int, first: int, *, in_pattern: bool) -> bool:
+    """Whether an expression or a list may end in front of the token."""
+    if index == first:
+        return True
+    token = statement.tokens[index - 1]
+    if token.kind == "symbol":
+        return token.text in {")", "]"} or (in_pattern and token.text in {"+", "*", "?", "}"})
+    return not token.is_word(*_UNFINISHED)
+
+
+def _may_follow(statement: Statement, name: str, content: int, stop: int) -> bool:
+    """Whether the section's words are followed by what it takes."""
+    if name in _COMPLETE_SECTIONS:
+        return True
+    if content >= stop:
+        return True
+    token = statement.tokens[content]
+    if name in {"DEFINE", "SUBSET"}:
+        behind = content + 1
+        is_named = statement.is_at(behind, "AS") or statement.symbol(behind, "=")
+        return token.kind != "symbol" and (is_named or behind >= stop) and not token.is_word("AS")
+    if token.is_word("AS"):
+        return False
+    if name == "MEASURES" and token.is_symbol("*"):
+        return True
+    return token.kind != "symbol" or token.text in {"(", "!", "~", "+", "-", ":", "?", "$", "["}
+
+
+def _check_commas(statement: Statement, first: int, stop: int) -> None:
+    """ORDER BY ts, MEASURES LAST(b.price) AS p: a column has no word behind it."""
+    for index in statement.top(first, stop - 1):
+        if not statement.symbol(index, ","):
+            continue
+        for name, words in _WORDS:
+            behind = index + 1 + len(words)
+            if name not in _AFTER_LISTS or not statement.is_at(index + 1, *words):
+                continue
+            token = statement.tokens[behind] if behind < stop else None
+            is_name = token is None or token.kind == "symbol" or token.is_word(*_NOT_AFTER_NAMES)
+            if len(words) > 1 or not is_name:
+                raise statement.error_at(f"no comma stands in front of {words[0]}", index)

@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from spark_cep.errors import PatternError
     from spark_cep.sql.statement import Statement
 
-WORD = "MATCH_RECOGNIZE"
-_BEHIND = {
+
+KEYWORD = "MATCH_RECOGNIZE"
+_NOT_A_NAME = {
     "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ON", "AND", "OR", "NOT", "BY", "IN", "AS",
     "JOIN", "CROSS", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL", "USING",
     "LATERAL", "UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE",
     "LIMIT", "WINDOW", "SET", "WHEN", "THEN", "ELSE", "END",
 }  # fmt: skip
-_BEGINNINGS = (
+_CLAUSE_STARTS = (
     ("PARTITION", "BY"), ("ORDER", "BY"), ("MEASURES",), ("ONE", "ROW", "PER"),
     ("ALL", "ROWS", "PER"), ("AFTER", "MATCH"),
 )  # fmt: skip
@@ -39,7 +40,7 @@ _PLAN_HINT = re.compile(r"\s*/\*\+(.*?)\*/", re.S)
 
 
 @dataclass(frozen=True)
-class Found:
+class ClauseLocation:
     """A clause by its tokens: the input [first, word), then the word, `opened` and `closed`
     brackets. `span`: characters of input and clause, with a plan hint behind it; `hint`:
     characters of that hint's content."""
@@ -52,12 +53,12 @@ class Found:
     hint: tuple[int, int] | None
 
 
-def clauses(statement: Statement) -> tuple[Found, ...]:
+def find_clauses(statement: Statement) -> tuple[ClauseLocation, ...]:
     """All clauses in the order in which they end: a clause depends on earlier ones only."""
     found = [
-        _found(statement, index)
+        _locate_clause(statement, index)
         for index in range(len(statement.tokens))
-        if statement.is_at(index, WORD) and statement.symbol(index + 1, "(")
+        if statement.is_at(index, KEYWORD) and statement.symbol(index + 1, "(")
         if _reads_like_a_clause(statement, index + 1)
     ]
     return tuple(sorted(found, key=lambda each: each.closed))
@@ -65,7 +66,7 @@ def clauses(statement: Statement) -> tuple[Found, ...]:
 
 def _reads_like_a_clause(statement: Statement, opened: int) -> bool:
     closed = statement.partners.get(opened, len(statement.tokens))
-    if any(statement.is_at(opened + 1, *words) for words in _BEGINNINGS):
+    if any(statement.is_at(opened + 1, *words) for words in _CLAUSE_STARTS):
         return True
     return closed == opened + 1 or any(
         statement.is_at(index, "PATTERN") and not statement.symbol(index + 1, ",", ")", ".")
@@ -73,20 +74,20 @@ def _reads_like_a_clause(statement: Statement, opened: int) -> bool:
     )
 
 
-def _found(statement: Statement, word: int) -> Found:
+def _locate_clause(statement: Statement, word: int) -> ClauseLocation:
     opened = word + 1
     closed = statement.partners.get(opened)
     if closed is None:
-        raise _unclosed(statement, opened)
-    first = _first(statement, word)
+        raise _unclosed_bracket_error(statement, opened)
+    first = _input_start(statement, word)
     start, end = statement.tokens[first].start, statement.tokens[closed].end
     hinted = _PLAN_HINT.match(statement.text, end)
     if hinted is None:
-        return Found(first, word, opened, closed, (start, end), None)
-    return Found(first, word, opened, closed, (start, hinted.end()), hinted.span(1))
+        return ClauseLocation(first, word, opened, closed, (start, end), None)
+    return ClauseLocation(first, word, opened, closed, (start, hinted.end()), hinted.span(1))
 
 
-def _unclosed(statement: Statement, opened: int) -> PatternError:
+def _unclosed_bracket_error(statement: Statement, opened: int) -> PatternError:
     """Which bracket has no end: one inside with a section in it, if there is one."""
     for inner, closed in sorted(statement.partners.items()):
         if opened < inner < closed and any(
@@ -98,9 +99,9 @@ def _unclosed(statement: Statement, opened: int) -> PatternError:
     return statement.error_at("the bracket of MATCH_RECOGNIZE is not closed", opened)
 
 
-def _first(statement: Statement, word: int) -> int:
+def _input_start(statement: Statement, word: int) -> int:
     """The first token of the input."""
-    first = _behind_separator(statement, word)
+    first = _after_separator(statement, word)
     values = next(_values_before(statement, first, word), None)
     if values is not None:
         return values
@@ -110,7 +111,7 @@ def _first(statement: Statement, word: int) -> int:
             first,
             hint=f"write SELECT * FROM {statement.tokens[first + 1].text} MATCH_RECOGNIZE (...)",
         )
-    if _table(statement, first, word) == word:
+    if _end_of_table(statement, first, word) == word:
         return first
     if first == word:
         raise statement.error_at("there is no table in front of MATCH_RECOGNIZE", word, hint=_HINT)
@@ -121,18 +122,18 @@ def _first(statement: Statement, word: int) -> int:
             hint="drop LATERAL, and relate the rows with a join behind MATCH_RECOGNIZE",
         )
     raise statement.error_at(
-        f"MATCH_RECOGNIZE does not stand behind a table: {_short(statement.cut(first, word))}",
+        f"MATCH_RECOGNIZE does not stand behind a table: {_shorten(statement.cut(first, word))}",
         word,
         hint=_HINT,
     )
 
 
-def _short(text: str, most: int = 40) -> str:
+def _shorten(text: str, most: int = 40) -> str:
     text = " ".join(text.split())
     return repr(text if len(text) <= most else f"{text[: most - 3]}...")
 
 
-def _behind_separator(statement: Statement, word: int) -> int:
+def _after_separator(statement: Statement, word: int) -> int:
     index = word
     while index > 0:
         before = index - 1
@@ -149,45 +150,45 @@ def _values_before(statement: Statement, first: int, word: int) -> Iterator[int]
     """VALUES 1, 2 AS t(x): commas separate its rows, so it begins further in front."""
     index = first
     while index > 0 and statement.symbol(index - 1, ","):
-        index = _behind_separator(statement, index - 1)
-        if statement.is_at(index, "VALUES") and _table(statement, index, word) == word:
+        index = _after_separator(statement, index - 1)
+        if statement.is_at(index, "VALUES") and _end_of_table(statement, index, word) == word:
             yield index
 
 
-def _table(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_table(statement: Statement, index: int, stop: int) -> int | None:
     """Where the table that begins at the token ends; None if none does."""
-    behind = _primary(statement, index, stop)
+    behind = _end_of_primary(statement, index, stop)
     while behind is not None and behind < stop:
-        further = _decoration(statement, behind, stop)
+        further = _end_of_decoration(statement, behind, stop)
         if further is None or further == behind:
             return further
         behind = further
     return behind
 
 
-def _primary(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_primary(statement: Statement, index: int, stop: int) -> int | None:
     if index >= stop:
         return None
     if statement.symbol(index, "("):
-        return _closed(statement, index, stop)
+        return _end_of_brackets(statement, index, stop)
     if statement.is_at(index, "VALUES"):
-        return _rows(statement, index + 1, stop)
+        return _end_of_values(statement, index + 1, stop)
     if not _is_name(statement, index) or statement.is_at(index, "LATERAL"):
         return None
     behind = index + 1
     while statement.symbol(behind, ".") and _is_name(statement, behind + 1):
         behind += 2
     if statement.symbol(behind, "("):
-        return _closed(statement, behind, stop)
+        return _end_of_brackets(statement, behind, stop)
     return behind if behind <= stop else None
 
 
-def _closed(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_brackets(statement: Statement, index: int, stop: int) -> int | None:
     closed = statement.partners.get(index)
     return closed + 1 if closed is not None and closed < stop else None
 
 
-def _rows(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_values(statement: Statement, index: int, stop: int) -> int | None:
     """The rows of VALUES: up to a bracket or literal that is followed by a name."""
     for at in statement.top(index, stop):
         behind = (statement.partners.get(at, at) if statement.symbol(at, "(") else at) + 1
@@ -198,42 +199,171 @@ def _rows(statement: Statement, index: int, stop: int) -> int | None:
     return None
 
 
-def _decoration(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_decoration(statement: Statement, index: int, stop: int) -> int | None:
     """Behind a table: a sample, a version, a pivot, another clause, or its alias."""
-    if statement.is_at(index, WORD) and statement.symbol(index + 1, "("):
-        return _closed(statement, index + 1, stop)
+    if statement.is_at(index, KEYWORD) and statement.symbol(index + 1, "("):
+        return _end_of_brackets(statement, index + 1, stop)
     if statement.is_at(index, "TABLESAMPLE") or statement.is_at(index, "PIVOT"):
-        return _closed(statement, index + 1, stop)
+        return _end_of_brackets(statement, index + 1, stop)
     if statement.is_at(index, "REPEATABLE"):
-        return _closed(statement, index + 1, stop)
+        return _end_of_brackets(statement, index + 1, stop)
     if statement.is_at(index, "UNPIVOT"):
         opened = next((at for at in range(index, stop) if statement.symbol(at, "(")), stop)
-        return _closed(statement, opened, stop)
+        return _end_of_brackets(statement, opened, stop)
     version = index + 1 if statement.is_at(index, "FOR") else index
     for words in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME"):
         if statement.is_at(version, words, "AS", "OF"):
-            return _version(statement, version + 3, stop)
-    return _alias(statement, index, stop)
+            return _end_of_version(statement, version + 3, stop)
+    return _end_of_alias(statement, index, stop)
 
 
-def _version(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_version(statement: Statement, index: int, stop: int) -> int | None:
     """A literal, or an expression such as date_sub(...)."""
     if index >= stop:
         return None
-    return _closed(statement, index + 1, stop) if statement.symbol(index + 1, "(") else index + 1
+    return (
+        _end_of_brackets(statement, index + 1, stop)
+        if statement.symbol(index + 1, "(")
+        else index + 1
+    )
 
 
-def _alias(statement: Statement, index: int, stop: int) -> int | None:
+def _end_of_alias(statement: Statement, index: int, stop: int) -> int | None:
     if statement.is_at(index, "AS"):
         index += 1
     if index >= stop or not _is_name(statement, index):
         return None
     behind = index + 1
-    return _closed(statement, behind, stop) if statement.symbol(behind, "(") else behind
+    return _end_of_brackets(statement, behind, stop) if statement.symbol(behind, "(") else behind
 
 
 def _is_name(statement: Statement, index: int) -> bool:
     if index >= len(statement.tokens):
         return False
     token = statement.tokens[index]
-    return token.kind == "quoted" or (token.kind == "word" and token.text.upper() not in _BEHIND)
+    return token.kind == "quoted" or (
+        token.kind == "word" and token.text.upper() not in _NOT_A_NAME
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Common table expressions, and which of them the input of a clause can see.
+#
+# The input of MATCH_RECOGNIZE is a query of its own, so the definitions that it refers to go in
+# front of it. Only those: others would be analyzed for nothing. Definitions of an inner WITH hide
+# outer ones of the same name, which nested queries keep.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CteDefinition:
+    """name AS (query): tokens [first, closed], the query's bracket is `opened`."""
+
+    name: str
+    first: int
+    opened: int
+    closed: int
+
+
+@dataclass(frozen=True)
+class WithClause:
+    """WITH of tokens [first, ...): its definitions hold up to the token `stop`."""
+
+    first: int
+    stop: int
+    is_recursive: bool
+    definitions: tuple[CteDefinition, ...]
+
+
+def find_withs(statement: Statement) -> tuple[WithClause, ...]:
+    """Every WITH that defines queries, outer ones before inner ones."""
+    found = (_read_with(statement, index) for index in range(len(statement.tokens)))
+    return tuple(each for each in found if each is not None)
+
+
+def _read_with(statement: Statement, index: int) -> WithClause | None:
+    if not statement.is_at(index, "WITH"):
+        return None
+    is_recursive = statement.is_at(index + 1, "RECURSIVE")
+    definitions = tuple(_read_definitions(statement, index + 1 + is_recursive))
+    if not definitions:
+        return None
+    return WithClause(index, statement.end_of_group(index), is_recursive, definitions)
+
+
+def _read_definitions(statement: Statement, index: int) -> Iterator[CteDefinition]:
+    while index < len(statement.tokens):
+        name = statement.tokens[index]
+        opened = _query_bracket(statement, index + 1)
+        closed = None if opened is None else statement.partners.get(opened)
+        if name.kind not in {"word", "quoted"} or opened is None or closed is None:
+            return
+        yield CteDefinition(name.text, index, opened, closed)
+        if not statement.symbol(closed + 1, ","):
+            return
+        index = closed + 2
+
+
+def _query_bracket(statement: Statement, index: int) -> int | None:
+    """The bracket of the query behind a name: (columns) MAX RECURSION LEVEL 5 AS (."""
+    if statement.symbol(index, "("):
+        index = statement.partners.get(index, index) + 1
+    if statement.is_at(index, "MAX", "RECURSION", "LEVEL"):
+        index += 4
+    if statement.is_at(index, "AS") and statement.symbol(index + 1, "("):
+        return index + 1
+    return None
+
+
+def visible_definitions(
+    statement: Statement, found: ClauseLocation, all_withs: tuple[WithClause, ...]
+) -> tuple[tuple[WithClause, tuple[CteDefinition, ...]], ...]:
+    """The definitions that a clause's input refers to, directly or through others; outer WITHs
+    first, those without such definitions left out."""
+    names = _names_used(statement, found.first, found.word)
+    needed: list[tuple[WithClause, tuple[CteDefinition, ...]]] = []
+    for each in reversed(all_withs):
+        if not each.first < found.first < each.stop:
+            continue
+        chosen: list[CteDefinition] = []
+        for definition in reversed(_earlier_definitions(statement, found, each)):
+            if definition.name.casefold() in names:
+                chosen.append(definition)
+                names |= _names_used(statement, definition.opened, definition.closed)
+        if chosen:
+            needed.append((each, tuple(reversed(chosen))))
+    return tuple(reversed(needed))
+
+
+def _earlier_definitions(
+    statement: Statement, found: ClauseLocation, each: WithClause
+) -> tuple[CteDefinition, ...]:
+    """The definitions in front of the one that the clause stands in, or all."""
+    for index, definition in enumerate(each.definitions):
+        if definition.opened < found.first < definition.closed:
+            _check_not_recursive(statement, found, each, definition)
+            return each.definitions[:index]
+    return each.definitions
+
+
+def _check_not_recursive(
+    statement: Statement, found: ClauseLocation, each: WithClause, definition: CteDefinition
+) -> None:
+    for index in range(found.first, found.word):
+        token = statement.tokens[index]
+        if each.is_recursive and token.text.casefold() == definition.name.casefold():
+            raise statement.error_at(
+                f"MATCH_RECOGNIZE cannot match the rows of {definition.name} while they are "
+                "still being computed",
+                index,
+                hint="match behind the recursion: SELECT ... FROM "
+                f"{definition.name} MATCH_RECOGNIZE (...)",
+            )
+
+
+def _names_used(statement: Statement, first: int, stop: int) -> set[str]:
+    return {
+        token.text.casefold()
+        for token in statement.tokens[first:stop]
+        if token.kind in {"word", "quoted"}
+    }

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from spark_cep.sql.statement import Statement
 
+
 _VIEW = "make a temporary view, CREATE TEMPORARY VIEW v AS ..., or a table, CREATE TABLE t AS ..."
-_KEPT = {
+_PERMANENT = {
     "VIEW": "a view that is kept cannot hold MATCH_RECOGNIZE",
     "FUNCTION": "a function cannot hold MATCH_RECOGNIZE",
     "STREAMING": "a streaming table cannot hold MATCH_RECOGNIZE",
 }
-_BETWEEN = ("OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "MATERIALIZED", "REFRESH", "PRIVATE")
+_VIEW_WORDS = ("OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "MATERIALIZED", "REFRESH", "PRIVATE")
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,12 @@ class TemporaryView:
     query: int
 
 
-def explained(statement: Statement) -> int | None:
+def find_explain(statement: Statement) -> int | None:
     """The first token behind EXPLAIN PATTERN, if the statement begins so."""
     return 2 if statement.is_at(0, "EXPLAIN", "PATTERN") else None
 
 
-def temporary_view(statement: Statement) -> TemporaryView | None:
+def read_temporary_view(statement: Statement) -> TemporaryView | None:
     """What kind of view the statement makes, if it makes a temporary one."""
     index = 1
     if not statement.is_at(0, "CREATE"):
@@ -60,8 +61,8 @@ def temporary_view(statement: Statement) -> TemporaryView | None:
             statement.span(index, index + 3),
             hint="write CREATE OR REPLACE TEMPORARY VIEW",
         )
-    name, index = _name(statement, index)
-    columns, index = _columns(statement, index)
+    name, index = _read_name(statement, index)
+    columns, index = _read_columns(statement, index)
     if statement.is_at(index, "COMMENT"):
         index += 2
     if not statement.is_at(index, "AS") or index + 1 >= len(statement.tokens):
@@ -69,7 +70,7 @@ def temporary_view(statement: Statement) -> TemporaryView | None:
     return TemporaryView(name, replaces, is_global, columns, index + 1)
 
 
-def _name(statement: Statement, index: int) -> tuple[str, int]:
+def _read_name(statement: Statement, index: int) -> tuple[str, int]:
     stop = index + 1
     while statement.symbol(stop, "."):
         stop += 2
@@ -84,7 +85,9 @@ def _name(statement: Statement, index: int) -> tuple[str, int]:
     return statement.cut(index, stop), stop
 
 
-def _columns(statement: Statement, index: int) -> tuple[tuple[tuple[str, str | None], ...], int]:
+def _read_columns(
+    statement: Statement, index: int
+) -> tuple[tuple[tuple[str, str | None], ...], int]:
     if not statement.symbol(index, "("):
         return (), index
     closed = statement.partners.get(index)
@@ -105,14 +108,14 @@ def _columns(statement: Statement, index: int) -> tuple[tuple[tuple[str, str | N
     return tuple(found), closed + 1
 
 
-def check_not_kept(statement: Statement) -> None:
+def check_not_permanent(statement: Statement) -> None:
     """Refuses statements that keep their text, or run several statements."""
     if statement.is_at(0, "CREATE") or statement.is_at(0, "ALTER"):
         made = 1
-        while any(statement.is_at(made, word) for word in _BETWEEN):
+        while any(statement.is_at(made, word) for word in _VIEW_WORDS):
             made += 1
         word = statement.tokens[made].text.upper() if made < len(statement.tokens) else ""
-        message = _KEPT.get(word)
+        message = _PERMANENT.get(word)
         if message is not None:
             raise statement.error_at(message, made, hint=_VIEW)
     if statement.is_at(0, "CACHE"):
@@ -129,7 +132,7 @@ def check_not_kept(statement: Statement) -> None:
         )
 
 
-def check_alone(statement: Statement) -> None:
+def check_single_statement(statement: Statement) -> None:
     """Refuses a second statement behind the first."""
     ends = [at for at in range(len(statement.tokens)) if statement.symbol(at, ";")]
     for end in ends:
@@ -148,7 +151,7 @@ def check_no_window_patterns(statement: Statement) -> None:
         )
         if opened > closed or not is_window:
             continue
-        pattern = _pattern_of_window(statement, opened, closed)
+        pattern = _find_window_pattern(statement, opened, closed)
         if pattern is not None:
             raise statement.error_at(
                 "row patterns in windows are not available",
@@ -158,7 +161,7 @@ def check_no_window_patterns(statement: Statement) -> None:
             )
 
 
-def _pattern_of_window(statement: Statement, opened: int, closed: int) -> int | None:
+def _find_window_pattern(statement: Statement, opened: int, closed: int) -> int | None:
     """PATTERN (...), if DEFINE is there too: pattern(x) alone may be a function."""
     inner = list(statement.top(opened + 1, closed))
     if not any(statement.is_at(index, "DEFINE") for index in inner):

@@ -7,25 +7,31 @@ into several queries, so the values go into the text.
 from __future__ import annotations
 
 import math
+import re
+import string
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.sql.derived import Derived, Edit, derived
+from spark_cep.sql.statement import DerivedText, TextEdit, derive_text
 
 if TYPE_CHECKING:
-    from spark_cep.sql.clause import Part, Span
+    from collections.abc import Callable
+
+    from spark_cep.sql.clause import Span, TextPart
     from spark_cep.sql.statement import Statement
+
 
 _INT_BITS, _LONG_BITS = 31, 63
 
 
-class Unwritable(Exception):
+class LiteralTypeError(Exception):
     """The value has no literal."""
 
 
-def markers(statement: Statement, patterns: Sequence[Span]) -> tuple[int, ...]:
+def find_markers(statement: Statement, patterns: Sequence[Span]) -> tuple[int, ...]:
     """Where the `?` that are parameters stand; in patterns they are quantifiers."""
     return tuple(
         token.start
@@ -34,22 +40,28 @@ def markers(statement: Statement, patterns: Sequence[Span]) -> tuple[int, ...]:
     )
 
 
-def bound(statement: Statement, part: Part, args: Any, places: tuple[int, ...]) -> Derived:
+def bind_parameters(
+    statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
+) -> DerivedText:
     """The text of a part with values for its parameters."""
-    return derived(statement.text, part.span, _edits(statement, part, args, places))
+    return derive_text(statement.text, part.span, _parameter_edits(statement, part, args, places))
 
 
-def value_of(statement: Statement, part: Part, args: Any, places: tuple[int, ...]) -> Any:
+def parameter_value(
+    statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
+) -> Any:
     """The value of a part that is nothing but one parameter; None if it is more than that."""
-    found = list(_found(statement, part, args, places))
+    found = list(_find_parameters(statement, part, args, places))
     return found[0][2] if len(found) == 1 and found[0][:2] == part.span else None
 
 
-def _edits(statement: Statement, part: Part, args: Any, places: tuple[int, ...]) -> Iterator[Edit]:
-    for start, end, value in _found(statement, part, args, places):
+def _parameter_edits(
+    statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
+) -> Iterator[TextEdit]:
+    for start, end, value in _find_parameters(statement, part, args, places):
         try:
-            yield start, end, literal(value)
-        except Unwritable:
+            yield start, end, sql_literal(value)
+        except LiteralTypeError:
             raise statement.error(
                 f"a {type(value).__name__} cannot be a parameter inside MATCH_RECOGNIZE",
                 (start, end),
@@ -58,8 +70,8 @@ def _edits(statement: Statement, part: Part, args: Any, places: tuple[int, ...])
             ) from None
 
 
-def _found(
-    statement: Statement, part: Part, args: Any, places: tuple[int, ...]
+def _find_parameters(
+    statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> Iterator[tuple[int, int, Any]]:
     """Start, end and value of each parameter in a part."""
     start, end = part.span
@@ -92,10 +104,10 @@ def _is_marker(statement: Statement, index: int) -> bool:
     return not (before.end == statement.tokens[index].start and before.kind in {"word", "quoted"})
 
 
-def literal(value: Any) -> str:  # noqa: PLR0911 - one line a type
+def sql_literal(value: Any) -> str:  # noqa: PLR0911 - one line a type
     """Spark SQL of the type that `lit(value)` has.
 
-    >>> literal(5), literal(5_000_000_000), literal("it's"), literal([1, None])
+    >>> sql_literal(5), sql_literal(5_000_000_000), sql_literal("it's"), sql_literal([1, None])
     ('5', '5000000000L', "'it\\\\'s'", 'array(1, NULL)')
     """
     if value is None:
@@ -103,21 +115,21 @@ def literal(value: Any) -> str:  # noqa: PLR0911 - one line a type
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):
-        return _integer(value)
+        return _integer_literal(value)
     if isinstance(value, float):
-        return _signed(f"{value!r}D") if math.isfinite(value) else f"double('{value}')"
+        return _bracket_sign(f"{value!r}D") if math.isfinite(value) else f"double('{value}')"
     if isinstance(value, str):
-        return _string(value)
+        return _string_literal(value)
     if isinstance(value, bytes | bytearray):
         return f"X'{value.hex()}'"
     if isinstance(value, Decimal) and value.is_finite():
-        return _signed(f"{value:f}BD")
+        return _bracket_sign(f"{value:f}BD")
     if isinstance(value, list | tuple):
-        return f"array({', '.join(map(literal, value))})"
-    return _of_time(value)
+        return f"array({', '.join(map(sql_literal, value))})"
+    return _time_literal(value)
 
 
-def _of_time(value: Any) -> str:
+def _time_literal(value: Any) -> str:
     if isinstance(value, datetime):
         # Python takes a time without a zone as local time, and so does lit.
         return f"TIMESTAMP'{value.astimezone(UTC).isoformat(' ')}'"
@@ -128,22 +140,103 @@ def _of_time(value: Any) -> str:
     if isinstance(value, timedelta):
         seconds = Decimal(value // timedelta(microseconds=1)).scaleb(-6)
         return f"make_dt_interval(0, 0, 0, {seconds:f}BD)"
-    raise Unwritable
+    raise LiteralTypeError
 
 
-def _integer(value: int) -> str:
+def _integer_literal(value: int) -> str:
     if -(1 << _INT_BITS) <= value < 1 << _INT_BITS:
-        return _signed(str(value))
+        return _bracket_sign(str(value))
     if -(1 << _LONG_BITS) <= value < 1 << _LONG_BITS:
-        return _signed(f"{value}L")
-    raise Unwritable
+        return _bracket_sign(f"{value}L")
+    raise LiteralTypeError
 
 
-def _signed(text: str) -> str:
+def _bracket_sign(text: str) -> str:
     """In brackets where it is negative: x -:p would begin a comment."""
     return f"({text})" if text.startswith("-") else text
 
 
-def _string(value: str) -> str:
+def _string_literal(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+# --------------------------------------------------------------------------------------------------
+# `spark.sql("... {df} ... {bound}", df=..., bound=...)`: the fields filled in.
+#
+# DataFrames stay DataFrames: their fields become names that stand for them. Everything else is
+# written by Spark's own formatter, so that it reads as in a statement without a clause.
+#
+# With a clause the text has braces that are no fields: `a{2,4}` and `{- a -}`. They cannot be
+# fields, so they are left as they are; doubled, as a template wants them, they are fine too.
+# --------------------------------------------------------------------------------------------------
+
+
+_NO_FIELD = re.compile(r"\{\s*(?:\d+\s*(?:,\s*\d*)?|,\s*\d*)\s*\}|\{-(?!\})|-\}(?!\})")
+_FORMATTER = string.Formatter()
+
+
+@dataclass(frozen=True)
+class FilledTemplate:
+    """`frames`: where the names of DataFrames stand in the text."""
+
+    text: DerivedText
+    frames: tuple[tuple[tuple[int, int], Any], ...]
+
+
+def fill_template(
+    text: str,
+    values: Mapping[str, Any],
+    is_frame: Callable[[Any], bool],
+    written: Callable[[str], str],
+) -> FilledTemplate:
+    """The text with its fields filled in. `written`: what Spark makes of a field in braces.
+
+    >>> fill_template("{x} a{2} {{y}}", {"x": 1}, lambda _: False, lambda field: "one").text.text
+    'one a{2} {y}'
+    """
+    edits: list[TextEdit] = []
+    dfs: dict[int, Any] = {}
+    for start, end, field in _find_fields(text):
+        if field is None:
+            edits.append((start, end, text[start]))
+            continue
+        value = _field_value(field, values)
+        if is_frame(value):
+            dfs[start] = value
+            edits.append((start, end, f"cep_frame_{len(dfs)}"))
+        else:
+            edits.append((start, end, written(text[start:end])))
+    made = derive_text(text, (0, len(text)), edits)
+    lengths = {start: len(replacement) for start, _, replacement in edits}
+    frames = [
+        ((begin, begin + lengths[source]), dfs[source])
+        for begin, source, copied in made.pieces
+        if not copied and source in dfs
+    ]
+    return FilledTemplate(made, tuple(frames))
+
+
+def _field_value(field: str, values: Mapping[str, Any]) -> Any:
+    name = re.split(r"[!:]", field, maxsplit=1)[0]
+    return _FORMATTER.get_field(name, (), values)[0]
+
+
+def _find_fields(text: str) -> Iterator[tuple[int, int, str | None]]:
+    """Doubled braces, without a field, and fields, from left to right."""
+    at = 0
+    while at < len(text):
+        if text[at] not in "{}-":
+            at += 1
+            continue
+        plain = _NO_FIELD.match(text, at)
+        if plain is not None:
+            at = plain.end()
+        elif text.startswith(("{{", "}}"), at):
+            yield at, at + 2, None
+            at += 2
+        else:
+            end = text.find("}", at) + 1 if text[at] == "{" else 0
+            if end:
+                yield at, end, text[at + 1 : end - 1]
+            at = end or at + 1

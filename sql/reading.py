@@ -4,18 +4,167 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_cep.sql.clause import Clause, EventTree, Name, Named, Part, RowText, Subset
-from spark_cep.sql.event_text import event_tree
-from spark_cep.sql.hints import hints
-from spark_cep.sql.sections import Section, sections
+from spark_cep.errors import PatternError
+from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
+from spark_cep.sql.clause import (
+    Clause,
+    ClauseSection,
+    EventPatternTree,
+    Identifier,
+    NamedExpression,
+    RowPatternText,
+    SubsetDefinition,
+    TextPart,
+    find_sections,
+)
+from spark_cep.sql.hints import read_hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spark_cep.errors import PatternError
     from spark_cep.sql.clause import Span
-    from spark_cep.sql.clauses import Found
-    from spark_cep.sql.statement import Statement, Token
+    from spark_cep.sql.clauses import ClauseLocation
+    from spark_cep.sql.statement import SqlToken, Statement
+
+
+# --------------------------------------------------------------------------------------------------
+# Event patterns in a clause: PATTERN SEQ(a, NOT x, b+, OR(c, d)?) SKIP TILL NEXT MATCH.
+# --------------------------------------------------------------------------------------------------
+
+
+_OPERATORS = {"SEQ": seq, "AND": all_of, "OR": any_of}
+_STRATEGIES = {
+    "SKIP TILL ANY MATCH": "skip till any match",
+    "SKIP TILL NEXT MATCH": "skip till next match",
+    "STRICT": "strict",
+}
+_EXAMPLE = "PATTERN SEQ(a, NOT x, b+, c), with AND(...) and OR(...) inside it"
+
+
+def read_event_pattern(
+    statement: Statement,
+    section: ClauseSection,
+    strategy: ClauseSection | None,
+    consumption: ClauseSection | None,
+) -> EventPatternTree:
+    """The tree of a pattern that is not in brackets, and what is said of its selection."""
+    reader = _EventPatternReader(statement, section)
+    root = reader.part()
+    if reader.index < section.stop:
+        raise reader.unexpected()
+    span = statement.span(section.content, section.stop)
+    chosen = None if strategy is None else _read_strategy(statement, strategy)
+    consuming = None if consumption is None else _read_consumption(statement, consumption)
+    return EventPatternTree(span, root, chosen, consuming)
+
+
+def _read_strategy(statement: Statement, section: ClauseSection) -> str:
+    words = statement.cut(section.first, section.stop)
+    name = _STRATEGIES.get(" ".join(words.upper().split()))
+    if name is None:
+        raise statement.error(
+            f"{words} is no strategy",
+            statement.span(section.first, section.stop),
+            hint="write SKIP TILL ANY MATCH, SKIP TILL NEXT MATCH or STRICT",
+        )
+    return name
+
+
+def _read_consumption(statement: Statement, section: ClauseSection) -> str:
+    if section.stop > section.content:
+        at = section.content
+        raise statement.error_at(f"{statement.tokens[at].text} was not expected here", at)
+    return statement.tokens[section.first].text.lower()
+
+
+class _EventPatternReader:
+    """Recursive descent over the tokens of one pattern."""
+
+    def __init__(self, statement: Statement, section: ClauseSection) -> None:
+        self.statement = statement
+        self.index = section.content
+        self.stop = section.stop
+
+    def part(self) -> Pattern:
+        """An operator with its parts, a negated variable or a variable; then a quantifier."""
+        begin = self.index
+        if self._word("NOT", "NEG") or self._symbol("!", "~"):
+            self.index += 1
+            return self._checked(begin, lambda: no(self._variable()))
+        operator = None
+        if self.statement.symbol(self.index + 1, "(") and self._word(*_OPERATORS):
+            operator = _OPERATORS[self.statement.tokens[self.index].text.upper()]
+        pattern = self._variable() if operator is None else self._group(operator)
+        quantifier = self._quantifier()
+        if quantifier is None:
+            return pattern
+        return self._checked(begin, lambda: pattern.times(quantifier))
+
+    def _group(self, operator: object) -> Pattern:
+        assert callable(operator)
+        begin = self.index
+        self.index += 2
+        parts = [self.part()]
+        while self._symbol(","):
+            self.index += 1
+            parts.append(self.part())
+        if not self._symbol(")"):
+            raise self.unexpected()
+        self.index += 1
+        return self._checked(begin, lambda: operator(*parts))
+
+    def _variable(self) -> Pattern:
+        if self.index >= self.stop:
+            raise self.unexpected()
+        token = self.statement.tokens[self.index]
+        if token.kind not in {"word", "quoted"} or self.statement.symbol(self.index + 1, "("):
+            raise self.unexpected()
+        begin = self.index
+        self.index += 1
+        return self._checked(begin, lambda: event(token.text))
+
+    def _quantifier(self) -> str | None:
+        if self._symbol("+", "*", "?"):
+            self.index += 1
+            return self.statement.tokens[self.index - 1].text
+        if not self._symbol("{"):
+            return None
+        begin = self.index
+        while self.index < self.stop and not self._symbol("}"):
+            self.index += 1
+        self.index += 1
+        return "".join(token.text for token in self.statement.tokens[begin : self.index])
+
+    def _word(self, *words: str) -> bool:
+        return self.index < self.stop and self.statement.tokens[self.index].is_word(*words)
+
+    def _symbol(self, *symbols: str) -> bool:
+        return self.index < self.stop and self.statement.symbol(self.index, *symbols)
+
+    def _checked(self, begin: int, make: object) -> Pattern:
+        """What a builder refuses is shown at its tokens."""
+        assert callable(make)
+        try:
+            made = make()
+        except PatternError as error:
+            stop = max(self.index, begin + 1)
+            span = self.statement.span(begin, min(stop, self.stop))
+            raise self.statement.error(error.message, span, hint=error.hint) from None
+        assert isinstance(made, Pattern)
+        return made
+
+    def unexpected(self) -> PatternError:
+        if self.index >= self.stop:
+            return self.statement.error_at(
+                "the pattern ends too early", self.index - 1, hint=f"write {_EXAMPLE}"
+            )
+        text = self.statement.tokens[self.index].text
+        return self.statement.error_at(
+            f"{text} was not expected in a pattern of events",
+            self.index,
+            hint=f"write {_EXAMPLE}; a row pattern stands in brackets: PATTERN (a b+)",
+        )
+
 
 _ROWS = {
     "ONE ROW PER MATCH": "one",
@@ -34,40 +183,40 @@ _SKIP_HINT = (
 )
 
 
-def clause(statement: Statement, found: Found) -> Clause:
+def read_clause(statement: Statement, found: ClauseLocation) -> Clause:
     """Reads a clause; raises PatternError at the first thing that is out of place."""
-    parts = sections(statement, found.opened + 1, found.closed)
+    parts = find_sections(statement, found.opened + 1, found.closed)
     pattern = parts.get("PATTERN")
     if pattern is None:
-        raise _no_pattern(statement, found)
-    measures = tuple(_measures(statement, parts.get("MEASURES")))
-    define = tuple(_definitions(statement, parts.get("DEFINE")))
-    _check_different(statement, measures, "MEASURES")
-    _check_different(statement, define, "DEFINE")
+        raise _no_pattern_error(statement, found)
+    measures = tuple(_read_measures(statement, parts.get("MEASURES")))
+    define = tuple(_read_define(statement, parts.get("DEFINE")))
+    _check_distinct(statement, measures, "MEASURES")
+    _check_distinct(statement, define, "DEFINE")
     return Clause(
-        pattern=_pattern(statement, pattern, parts),
+        pattern=_read_pattern(statement, pattern, parts),
         span=statement.span(found.word, found.word + 1),
-        partition_by=_partition(statement, found, parts.get("PARTITION BY")),
-        order_by=_orders(statement, found, parts.get("ORDER BY")),
+        partition_by=_read_partition(statement, found, parts.get("PARTITION BY")),
+        order_by=_read_orders(statement, found, parts.get("ORDER BY")),
         measures=measures,
-        rows=_rows(statement, parts.get("ROWS PER MATCH")),
-        after_match=_after(statement, parts.get("AFTER MATCH")),
-        within=_within(statement, parts.get("WITHIN")),
-        subsets=tuple(_subsets(statement, parts.get("SUBSET"))),
+        rows=_read_rows(statement, parts.get("ROWS PER MATCH")),
+        after_match=_read_after_match(statement, parts.get("AFTER MATCH")),
+        within=_read_within(statement, parts.get("WITHIN")),
+        subsets=tuple(_read_subsets(statement, parts.get("SUBSET"))),
         define=define,
-        hints=hints(statement, found.hint),
-        hint=found.hint and _trimmed(statement, found.hint),
+        hints=read_hints(statement, found.hint),
+        hint=found.hint and _trim_span(statement, found.hint),
     )
 
 
-def _trimmed(statement: Statement, span: Span) -> Span:
+def _trim_span(statement: Statement, span: Span) -> Span:
     """Characters without the blanks around them."""
     text = statement.text[slice(*span)]
     start = span[0] + len(text) - len(text.lstrip())
     return start, start + len(text.strip())
 
 
-def _no_pattern(statement: Statement, found: Found) -> PatternError:
+def _no_pattern_error(statement: Statement, found: ClauseLocation) -> PatternError:
     for index in statement.top(found.opened + 1, found.closed):
         if statement.symbol(index, ",") and statement.is_at(index + 1, "PATTERN"):
             return statement.error_at("no comma stands in front of PATTERN", index)
@@ -78,12 +227,14 @@ def _no_pattern(statement: Statement, found: Found) -> PatternError:
     )
 
 
-def _pattern(
-    statement: Statement, section: Section, parts: dict[str, Section]
-) -> RowText | EventTree:
+def _read_pattern(
+    statement: Statement, section: ClauseSection, parts: dict[str, ClauseSection]
+) -> RowPatternText | EventPatternTree:
     opened = section.content
     if not statement.symbol(opened, "("):
-        return event_tree(statement, section, parts.get("SKIP TILL"), parts.get("CONSUMPTION"))
+        return read_event_pattern(
+            statement, section, parts.get("SKIP TILL"), parts.get("CONSUMPTION")
+        )
     closed = statement.partners.get(opened, section.stop)
     if closed == opened + 1:
         raise statement.error(
@@ -109,10 +260,10 @@ def _pattern(
                 hint="write PATTERN SEQ(a, b+) without brackets around it, or say where a row "
                 "pattern goes on with AFTER MATCH SKIP",
             )
-    return RowText((statement.tokens[opened].end, statement.tokens[closed].start))
+    return RowPatternText((statement.tokens[opened].end, statement.tokens[closed].start))
 
 
-def _items(statement: Statement, section: Section | None) -> Iterator[tuple[int, int]]:
+def _list_items(statement: Statement, section: ClauseSection | None) -> Iterator[tuple[int, int]]:
     """The tokens between the commas of a section."""
     if section is None:
         return
@@ -127,13 +278,15 @@ def _items(statement: Statement, section: Section | None) -> Iterator[tuple[int,
         begin = end + 1
 
 
-def _partition(statement: Statement, found: Found, section: Section | None) -> tuple[Name, ...]:
-    return tuple(_column(statement, found, *item) for item in _items(statement, section))
+def _read_partition(
+    statement: Statement, found: ClauseLocation, section: ClauseSection | None
+) -> tuple[Identifier, ...]:
+    return tuple(_read_column(statement, found, *item) for item in _list_items(statement, section))
 
 
-def _column(statement: Statement, found: Found, first: int, stop: int) -> Name:
+def _read_column(statement: Statement, found: ClauseLocation, first: int, stop: int) -> Identifier:
     """A column's name, which may have the input's in front: t.symbol."""
-    last = _without_input(statement, found, first, stop)
+    last = _skip_input_name(statement, found, first, stop)
     if stop - last != 1 or statement.tokens[last].kind not in {"word", "quoted"}:
         raise statement.error(
             "PARTITION BY takes columns of the input",
@@ -141,10 +294,10 @@ def _column(statement: Statement, found: Found, first: int, stop: int) -> Name:
             hint="compute the key in a subquery: FROM (SELECT *, lower(name) AS key FROM t) "
             "MATCH_RECOGNIZE (PARTITION BY key ...)",
         )
-    return _name(statement.tokens[last])
+    return _identifier(statement.tokens[last])
 
 
-def _without_input(statement: Statement, found: Found, first: int, stop: int) -> int:
+def _skip_input_name(statement: Statement, found: ClauseLocation, first: int, stop: int) -> int:
     """The token behind `t.` where t is the name or alias of the clause's input."""
     is_dotted = stop - first > 2 and statement.symbol(first + 1, ".")
     name = statement.tokens[first].text.casefold()
@@ -156,15 +309,19 @@ def _without_input(statement: Statement, found: Found, first: int, stop: int) ->
     return first + 2 if is_dotted and name in names else first
 
 
-def _orders(statement: Statement, found: Found, section: Section | None) -> tuple[Part, ...]:
+def _read_orders(
+    statement: Statement, found: ClauseLocation, section: ClauseSection | None
+) -> tuple[TextPart, ...]:
     return tuple(
-        Part(statement.span(_without_input(statement, found, first, stop), stop))
-        for first, stop in _items(statement, section)
+        TextPart(statement.span(_skip_input_name(statement, found, first, stop), stop))
+        for first, stop in _list_items(statement, section)
     )
 
 
-def _measures(statement: Statement, section: Section | None) -> Iterator[Named]:
-    for first, stop in _items(statement, section):
+def _read_measures(
+    statement: Statement, section: ClauseSection | None
+) -> Iterator[NamedExpression]:
+    for first, stop in _list_items(statement, section):
         named = stop - first > 2 and statement.is_at(stop - 2, "AS")
         if not named or statement.tokens[stop - 1].kind in {"symbol", "number"}:
             raise statement.error(
@@ -172,11 +329,13 @@ def _measures(statement: Statement, section: Section | None) -> Iterator[Named]:
                 statement.span(first, stop),
                 hint="write MEASURES last(a.price) AS bottom",
             )
-        yield Named(_name(statement.tokens[stop - 1]), Part(statement.span(first, stop - 2)))
+        yield NamedExpression(
+            _identifier(statement.tokens[stop - 1]), TextPart(statement.span(first, stop - 2))
+        )
 
 
-def _definitions(statement: Statement, section: Section | None) -> Iterator[Named]:
-    for first, stop in _items(statement, section):
+def _read_define(statement: Statement, section: ClauseSection | None) -> Iterator[NamedExpression]:
+    for first, stop in _list_items(statement, section):
         name = statement.tokens[first]
         if stop - first < 3 or name.kind == "symbol" or not statement.is_at(first + 1, "AS"):
             raise statement.error(
@@ -184,11 +343,13 @@ def _definitions(statement: Statement, section: Section | None) -> Iterator[Name
                 statement.span(first, stop),
                 hint="write DEFINE down AS price < PREV(price), up AS price > PREV(price)",
             )
-        yield Named(_name(name), Part(statement.span(first + 2, stop)))
+        yield NamedExpression(_identifier(name), TextPart(statement.span(first + 2, stop)))
 
 
-def _subsets(statement: Statement, section: Section | None) -> Iterator[Subset]:
-    for first, stop in _items(statement, section):
+def _read_subsets(
+    statement: Statement, section: ClauseSection | None
+) -> Iterator[SubsetDefinition]:
+    for first, stop in _list_items(statement, section):
         name, opened = statement.tokens[first], first + 2
         closed = statement.partners.get(opened)
         is_list = statement.symbol(first + 1, "=") and statement.symbol(opened, "(")
@@ -196,12 +357,14 @@ def _subsets(statement: Statement, section: Section | None) -> Iterator[Subset]:
             raise statement.error(
                 "this is no subset", statement.span(first, stop), hint="write SUBSET u = (a, b)"
             )
-        inner = Section("SUBSET", opened, opened + 1, closed)
-        members = (_name(statement.tokens[begin]) for begin, _ in _items(statement, inner))
-        yield Subset(_name(name), tuple(members))
+        inner = ClauseSection("SUBSET", opened, opened + 1, closed)
+        members = (
+            _identifier(statement.tokens[begin]) for begin, _ in _list_items(statement, inner)
+        )
+        yield SubsetDefinition(_identifier(name), tuple(members))
 
 
-def _check_different(statement: Statement, named: tuple[Named, ...], where: str) -> None:
+def _check_distinct(statement: Statement, named: tuple[NamedExpression, ...], where: str) -> None:
     seen: set[str] = set()
     for name in (each.name for each in named):
         if name.text.casefold() in seen:
@@ -209,11 +372,11 @@ def _check_different(statement: Statement, named: tuple[Named, ...], where: str)
         seen.add(name.text.casefold())
 
 
-def _name(token: Token) -> Name:
-    return Name(token.text, (token.start, token.end))
+def _identifier(token: SqlToken) -> Identifier:
+    return Identifier(token.text, (token.start, token.end))
 
 
-def _rows(statement: Statement, section: Section | None) -> str | None:
+def _read_rows(statement: Statement, section: ClauseSection | None) -> str | None:
     if section is None:
         return None
     tokens = statement.tokens[section.first : section.stop]
@@ -224,20 +387,20 @@ def _rows(statement: Statement, section: Section | None) -> str | None:
     return _ROWS[words]
 
 
-def _after(statement: Statement, section: Section | None) -> Part | None:
+def _read_after_match(statement: Statement, section: ClauseSection | None) -> TextPart | None:
     if section is None:
         return None
     if not statement.is_at(section.content, "SKIP") or section.stop - section.content < 3:
         span = statement.span(section.first, section.stop)
         raise statement.error("this is no AFTER MATCH SKIP", span, hint=_SKIP_HINT)
-    return Part(statement.span(section.content, section.stop))
+    return TextPart(statement.span(section.content, section.stop))
 
 
-def _within(statement: Statement, section: Section | None) -> Part | None:
+def _read_within(statement: Statement, section: ClauseSection | None) -> TextPart | None:
     if section is None:
         return None
     if section.content == section.stop:
         raise statement.error_at(
             "WITHIN has no duration", section.first, hint="write WITHIN INTERVAL '10' MINUTES"
         )
-    return Part(statement.span(section.content, section.stop))
+    return TextPart(statement.span(section.content, section.stop))

@@ -6,69 +6,224 @@ the statement.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.errors import CepError
-from spark_cep.pattern import All, Event, Node, Not, Optional, Pattern, Repeat, Seq, events
-from spark_cep.pattern import Any as AnyOf
+from spark_cep.errors import CepError, PatternError
+from spark_cep.expressions.problems import Place, Problem, Problems
+from spark_cep.pattern import (
+    AllOf,
+    AnyOf,
+    Event,
+    EventPatternNode,
+    NoEvent,
+    OptionalPart,
+    Pattern,
+    Repeat,
+    Seq,
+    iter_events,
+)
 from spark_cep.row_patterns import row_pattern
-from spark_cep.sql.clause import Clause, EventTree, Name, Part, RowText
-from spark_cep.sql.durations import EventCount, duration
-from spark_cep.sql.locating import located
-from spark_cep.sql.parameters import bound, value_of
+from spark_cep.sql.clause import Clause, EventPatternTree, Identifier, RowPatternText, TextPart
+from spark_cep.sql.hints import reword_for_sql
+from spark_cep.sql.parameters import bind_parameters, parameter_value
 
 if TYPE_CHECKING:
-    from spark_cep.sql.derived import Derived
-    from spark_cep.sql.statement import Statement
+    from spark_cep.sql.clause import Span
+    from spark_cep.sql.statement import DerivedText, Statement
 
-Match = Callable[..., Any]
+
+# --------------------------------------------------------------------------------------------------
+# WITHIN in SQL: intervals in all of Spark's spellings, numbers, and counts of events.
+# --------------------------------------------------------------------------------------------------
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+_EVENTS = re.compile(r"(\d+)\s+EVENTS?", re.I)
+_RANGE = re.compile(
+    r"INTERVAL\s+(?P<sign>-?)\s*'(?P<text>[^']*)'\s+(?P<first>DAY|HOUR|MINUTE)\s+TO\s+"
+    r"(?P<last>HOUR|MINUTE|SECOND)",
+    re.I,
+)
+_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_SIGNED = re.compile(r"INTERVAL\s+([+-])\s*'\s*(\d[^']*)'(.*)", re.I | re.S)
 
 
 @dataclass(frozen=True)
-class Recognition:
+class EventCount:
+    """WITHIN 2000 EVENTS."""
+
+    events: int
+
+
+def read_duration(text: str) -> str | int | Decimal | EventCount:
+    """What stands behind WITHIN, as `.within` takes it.
+
+    >>> read_duration("INTERVAL '10' MINUTES"), read_duration("10"), read_duration("20 events")
+    ("INTERVAL '10' MINUTES", 10, EventCount(events=20))
+    >>> read_duration("INTERVAL '1 02:30' DAY TO MINUTE")
+    '1 DAY 02 HOUR 30 MINUTE'
+    """
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return int(text) if text.isdigit() else Decimal(text)
+    counted = _EVENTS.fullmatch(text)
+    if counted is not None:
+        return EventCount(int(counted[1]))
+    ranged = _RANGE.fullmatch(text)
+    if ranged is not None:
+        return _range_terms(ranged) or text
+    signed = _SIGNED.fullmatch(text)
+    if signed is not None:
+        return f"INTERVAL '{signed[1]}{signed[2]}'{signed[3]}"
+    return text
+
+
+def _range_terms(found: re.Match[str]) -> str | None:
+    """'1 02:30' DAY TO MINUTE as terms; None if the text has not that many numbers."""
+    first, last = (_UNITS.index(found[name].upper()) for name in ("first", "last"))
+    numbers = re.split(r"[ :]+", found["text"].strip())
+    units = _UNITS[first : last + 1]
+    if len(numbers) != len(units) or not all(map(_NUMBER.fullmatch, numbers)):
+        return None
+    return " ".join(
+        f"{found['sign']}{number} {unit}" for number, unit in zip(numbers, units, strict=True)
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Errors of `match_pattern`, shown in the statement.
+#
+# Texts that were handed on as excerpts are shown there already. A text with parameters in it is
+# another than the user wrote, so what is wrong in it is traced back; and what is wrong with an
+# option as a whole gets the place of its section.
+# --------------------------------------------------------------------------------------------------
+
+
+_CLASH = re.compile(r"the answer would have two columns called '(.*?)'")
+
+
+def locate_error(
+    error: CepError, statement: Statement, clause: Clause, made: Sequence[DerivedText]
+) -> CepError:
+    """The error with places in what the user wrote."""
+    given: Any = error.details.get("problems")
+    problems: list[dict[str, Any]] = given or [{"message": error.message, "hint": error.hint}]
+    found = Problems(
+        [_locate_problem(each, _problem_place(each, statement, clause, made)) for each in problems]
+    )
+    if isinstance(error, PatternError):
+        return found.error()
+    only = found.found[0]
+    return type(error)(only.described(), hint=only.hint, details=error.details)
+
+
+def _locate_problem(given: dict[str, Any], place: Place) -> Problem:
+    hint = given.get("hint")
+    return Problem(
+        reword_for_sql(given["message"]), place, None if hint is None else reword_for_sql(hint)
+    )
+
+
+def _problem_place(
+    problem: dict[str, Any], statement: Statement, clause: Clause, made: Sequence[DerivedText]
+) -> Place:
+    text = problem.get("text")
+    if text is None:
+        return statement.place(_section_span(problem["message"], clause))
+    start = _text_offset(text, problem["line"], problem["column"])
+    end = start + (problem.get("length") or 1)
+    if text == statement.whole:
+        return Place(text, start, end)
+    for each in made:
+        if text == each.text:
+            return statement.place((each.source(start), each.source(max(start, end - 1)) + 1))
+    if statement.text.count(text) == 1:
+        begin = statement.text.index(text)
+        return statement.place((begin + start, begin + end))
+    return statement.place(_section_span(problem["message"], clause))
+
+
+def _text_offset(text: str, line: int, column: int) -> int:
+    """The character at a line and column, both counted from 1."""
+    begin = 0
+    for _ in range(line - 1):
+        begin = text.index("\n", begin) + 1
+    return begin + column - 1
+
+
+def _section_span(message: str, clause: Clause) -> Span:
+    """What a message about an option as a whole is about."""
+    clash = _CLASH.match(message)
+    if clash is not None:
+        for each in clause.measures:
+            if each.name.text == clash[1]:
+                return each.name.span
+    word = re.split(r"[ =(:]", message, maxsplit=1)[0].lower()
+    spans: dict[str, Sequence[Span]] = {
+        "within": [clause.within.span] if clause.within else [],
+        "order_by": [each.span for each in clause.order_by],
+        "partition_by": [each.span for each in clause.partition_by],
+        "after_match": [clause.after_match.span] if clause.after_match else [],
+    }
+    known = spans.get(word) or _hint_spans(message, clause) or [clause.span]
+    return known[0][0], known[-1][1]
+
+
+def _hint_spans(message: str, clause: Clause) -> Sequence[Span]:
+    is_about = any(re.search(rf"\b{name}\b", message) for name in clause.hints)
+    return [clause.hint] if is_about and clause.hint else []
+
+
+MatchFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class MatchCall:
     """One call of match_pattern. `made`: its texts that are not as the user wrote them."""
 
     statement: Statement
     clause: Clause
     pattern: Any
     options: Mapping[str, Any]
-    made: Sequence[Derived]
+    made: Sequence[DerivedText]
 
-    def run(self, df: Any, match: Match) -> Any:
+    def run(self, df: Any, match: MatchFunction) -> Any:
         """The matches; `match` is match_pattern."""
         try:
             return match(df, self.pattern, **self.options)
         except CepError as error:
-            raise located(error, self.statement, self.clause, self.made) from None
+            raise locate_error(error, self.statement, self.clause, self.made) from None
 
 
-def recognition(
+def prepare_call(
     statement: Statement, clause: Clause, args: Any = None, markers: tuple[int, ...] = ()
-) -> Recognition:
+) -> MatchCall:
     """What to call match_pattern with; raises PatternError for what can be known without data."""
-    call = _Call(statement, clause, args, markers)
+    call = _CallArguments(statement, clause, args, markers)
     try:
-        return Recognition(statement, clause, call.pattern(), call.options(), call.made)
+        return MatchCall(statement, clause, call.pattern(), call.options(), call.made)
     except CepError as error:
-        raise located(error, statement, clause, call.made) from None
+        raise locate_error(error, statement, clause, call.made) from None
 
 
 @dataclass
-class _Call:
+class _CallArguments:
     """The arguments of a call, texts with the values of parameters in them."""
 
     statement: Statement
     clause: Clause
     args: Any = None
     markers: tuple[int, ...] = ()
-    made: list[Derived] = field(default_factory=list)
+    made: list[DerivedText] = field(default_factory=list)
 
     def pattern(self) -> Any:
         """The pattern as the rest of the library takes it."""
         pattern = self.clause.pattern
-        made = self._rows(pattern) if isinstance(pattern, RowText) else self._events(pattern)
+        made = self._rows(pattern) if isinstance(pattern, RowPatternText) else self._events(pattern)
         return made if self.clause.within is None else self._within(made, self.clause.within)
 
     def options(self) -> dict[str, Any]:
@@ -85,21 +240,21 @@ class _Call:
             **clause.hints,
         }
 
-    def text(self, part: Part) -> str:
+    def text(self, part: TextPart) -> str:
         """A part's text with its parameters filled in."""
-        made = bound(self.statement, part, self.args, self.markers)
+        made = bind_parameters(self.statement, part, self.args, self.markers)
         if len(made.pieces) == 1 and made.pieces[0][2]:
             return self.statement.excerpt(part.span)
         self.made.append(made)
         return made.text
 
-    def _column(self, name: Name) -> str:
+    def _column(self, name: Identifier) -> str:
         start, end = name.span
         inner = (start + 1, end - 1) if end - start == len(name.text) + len("``") else name.span
         found = self.statement.excerpt(inner)
         return found if found == name.text else name.text
 
-    def _rows(self, pattern: RowText) -> Any:
+    def _rows(self, pattern: RowPatternText) -> Any:
         excerpt = self.statement.excerpt
         return row_pattern(
             excerpt(pattern.span),
@@ -110,17 +265,17 @@ class _Call:
             ],
         )
 
-    def _events(self, tree: EventTree) -> Pattern:
+    def _events(self, tree: EventPatternTree) -> Pattern:
         conditions = {
             each.name.text.casefold(): self.text(each.part) for each in self.clause.define
         }
         self._check_events(tree)
-        made = Pattern(_with_conditions(tree.root.root, conditions))
+        made = Pattern(_add_conditions(tree.root.root, conditions))
         if tree.strategy is not None:
             made = made.strategy(tree.strategy)
         return made if tree.consumption is None else made.consumption(tree.consumption)
 
-    def _check_events(self, tree: EventTree) -> None:
+    def _check_events(self, tree: EventPatternTree) -> None:
         clause = self.clause
         if clause.subsets:
             raise self.statement.error(
@@ -134,7 +289,7 @@ class _Call:
                 clause.after_match.span,
                 hint="write CONSUME behind the pattern if an event may be in one match only",
             )
-        known = {each.name.casefold() for each, _ in events(tree.root.root)}
+        known = {each.name.casefold() for each, _ in iter_events(tree.root.root)}
         for each in clause.define:
             if each.name.text.casefold() not in known:
                 raise self.statement.error(
@@ -143,10 +298,10 @@ class _Call:
                     hint="add it to the pattern, or drop its definition",
                 )
 
-    def _within(self, pattern: Any, part: Part) -> Any:
-        value = value_of(self.statement, part, self.args, self.markers)
+    def _within(self, pattern: Any, part: TextPart) -> Any:
+        value = parameter_value(self.statement, part, self.args, self.markers)
         if value is None:
-            value = duration(self.text(part))
+            value = read_duration(self.text(part))
         if isinstance(value, EventCount):
             if isinstance(pattern, Pattern):
                 return pattern.within(events=value.events)
@@ -158,14 +313,14 @@ class _Call:
         return pattern.within(value)
 
 
-def _with_conditions(node: Node, conditions: Mapping[str, str]) -> Node:
+def _add_conditions(node: EventPatternNode, conditions: Mapping[str, str]) -> EventPatternNode:
     """The tree with the conditions of DEFINE in its events."""
     if isinstance(node, Event):
         return replace(node, condition=conditions.get(node.name.casefold()))
-    if isinstance(node, Not):
+    if isinstance(node, NoEvent):
         condition = conditions.get(node.event.name.casefold())
-        return Not(replace(node.event, condition=condition))
-    if isinstance(node, Repeat | Optional):
-        return replace(node, part=_with_conditions(node.part, conditions))
-    assert isinstance(node, Seq | All | AnyOf)
-    return replace(node, parts=tuple(_with_conditions(part, conditions) for part in node.parts))
+        return NoEvent(replace(node.event, condition=condition))
+    if isinstance(node, Repeat | OptionalPart):
+        return replace(node, part=_add_conditions(node.part, conditions))
+    assert isinstance(node, Seq | AllOf | AnyOf)
+    return replace(node, parts=tuple(_add_conditions(part, conditions) for part in node.parts))

@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
+from spark_cep.api import match_pattern
 from spark_cep.errors import PlanError
-from spark_cep.explaining.records import records_of
-from spark_cep.match import match_pattern
-from spark_cep.remotes.given import check_remotes, check_used, used_of
-from spark_cep.sql.clauses import clauses
-from spark_cep.sql.composing import Composer, Query
+from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
+from spark_cep.spark.metrics import records_of
+from spark_cep.sql.clauses import find_clauses
 from spark_cep.sql.kinds import (
     TemporaryView,
-    check_alone,
     check_no_window_patterns,
-    check_not_kept,
-    explained,
-    temporary_view,
+    check_not_permanent,
+    check_single_statement,
+    find_explain,
+    read_temporary_view,
 )
-from spark_cep.sql.rewriting import Engine, recognized
-from spark_cep.sql.statement import Statement, Unreadable
-from spark_cep.sql.template import filled
+from spark_cep.sql.parameters import fill_template
+from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, SparkQuery, match_clauses
+from spark_cep.sql.statement import Statement, UnterminatedTextError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
-    from spark_cep.remotes.remote import Remote
+    from spark_cep.remote import Remote
 
-_OURS = re.compile(r"match_recognize|\bpattern\b", re.I)
+
+_PATTERN_WORDS = re.compile(r"match_recognize|\bpattern\b", re.I)
 _PLAN_SCHEMA = "plan string"
 _INSTALLED = "_spark_cep_installed"
 _REMOTES = "_spark_cep_remotes"
@@ -61,35 +61,37 @@ def sql(
     installed with.
     """
     given = check_remotes(remotes)
-    check_used(given, [text])
-    sources = _sources(spark) | given
-    own = _own(spark)
-    if not isinstance(text, str) or not _OURS.search(text):
+    check_remotes_used(given, [text])
+    sources = _installed_remotes(spark) | given
+    own = _original_sql(spark)
+    if not isinstance(text, str) or not _PATTERN_WORDS.search(text):
         return own(text, args, **kwargs)
     try:
-        composer = _composer(spark, text, args, kwargs)
-        found = clauses(composer.statement)
-    except Unreadable:
+        composer = _make_composer(spark, text, args, kwargs)
+        found = find_clauses(composer.statement)
+    except UnterminatedTextError:
         # Spark says better what is wrong with the quotes of its language.
         return own(text, args, **kwargs)
     statement = composer.statement
     check_no_window_patterns(statement)
-    shown = explained(statement)
+    shown = find_explain(statement)
     if not found and shown is None:
         return own(text, args, **kwargs)
     view = None
     if found:
-        view = temporary_view(statement)
+        view = read_temporary_view(statement)
         if view is None:
-            check_not_kept(statement)
-        check_alone(statement)
-    engine = Engine(functools.partial(_run, own), functools.partial(_matched, sources))
-    recognized(composer, found, engine)
+            check_not_permanent(statement)
+        check_single_statement(statement)
+    engine = SessionFunctions(
+        functools.partial(_run_query, own), functools.partial(_match_with_remotes, sources)
+    )
+    match_clauses(composer, found, engine)
     if shown is not None:
-        return _plans(spark, _run(own, _rest(composer, shown)))
+        return _plan_rows(spark, _run_query(own, _query_from(composer, shown)))
     if view is not None:
-        return _made(spark, _run(own, _rest(composer, view.query)), view)
-    return _run(own, composer.query([(0, len(statement.text))]))
+        return _create_view(spark, _run_query(own, _query_from(composer, view.query)), view)
+    return _run_query(own, composer.query([(0, len(statement.text))]))
 
 
 def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None) -> None:
@@ -98,7 +100,7 @@ def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None)
     `remotes` are what its statements may look up. Installed again, those of a name that is
     there take its place; no statement has to use them.
     """
-    vars(spark)[_REMOTES] = _sources(spark) | check_remotes(remotes)
+    vars(spark)[_REMOTES] = _installed_remotes(spark) | check_remotes(remotes)
     if _INSTALLED in vars(spark):
         return
     own = spark.sql
@@ -111,58 +113,62 @@ def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None)
     vars(spark)["sql"] = with_patterns
 
 
-def _sources(spark: SparkSession) -> dict[str, Remote]:
+def _installed_remotes(spark: SparkSession) -> dict[str, Remote]:
     found: dict[str, Remote] = vars(spark).get(_REMOTES, {})
     return found
 
 
-def _matched(
+def _match_with_remotes(
     remotes: Mapping[str, Remote], df: DataFrame, pattern: Any, **options: Any
 ) -> DataFrame:
     """match_pattern with the sources that a clause names."""
-    return match_pattern(df, pattern, remotes=used_of(remotes, pattern, options), **options)
+    return match_pattern(
+        df, pattern, remotes=select_used_remotes(remotes, pattern, options), **options
+    )
 
 
-def _own(spark: SparkSession) -> Callable[..., DataFrame]:
+def _original_sql(spark: SparkSession) -> Callable[..., DataFrame]:
     """The session's own `sql`."""
     own: Callable[..., DataFrame] = vars(spark).get(_INSTALLED, spark.sql)
     return own
 
 
-def _run(own: Callable[..., DataFrame], query: Query) -> DataFrame:
+def _run_query(own: Callable[..., DataFrame], query: SparkQuery) -> DataFrame:
     return own(query.text, query.args, **query.frames)
 
 
-def _rest(composer: Composer, first: int) -> Query:
+def _query_from(composer: QueryComposer, first: int) -> SparkQuery:
     """The statement from a token on."""
     tokens, text = composer.statement.tokens, composer.statement.text
     start = tokens[first].start if first < len(tokens) else len(text)
     return composer.query([(start, len(text))])
 
 
-def _composer(spark: SparkSession, text: str, args: Any, kwargs: dict[str, Any]) -> Composer:
+def _make_composer(
+    spark: SparkSession, text: str, args: Any, kwargs: dict[str, Any]
+) -> QueryComposer:
     if not kwargs:
-        return Composer(Statement(text), args)
-    made = filled(
+        return QueryComposer(Statement(text), args)
+    made = fill_template(
         text,
         kwargs,
         lambda value: isinstance(value, DataFrame),
-        lambda field: str(_formatter(spark).format(field, **kwargs)),
+        lambda field: str(_field_formatter(spark).format(field, **kwargs)),
     )
-    composer = Composer(Statement(made.text.text, made.text), args)
+    composer = QueryComposer(Statement(made.text.text, made.text), args)
     for span, df in made.frames:
         composer.replace(span, df)
     return composer
 
 
-def _formatter(spark: SparkSession) -> Any:
+def _field_formatter(spark: SparkSession) -> Any:
     """What fills in fields of `spark.sql`; each kind of session has its own."""
     is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
     home = "pyspark.sql.connect" if is_connect else "pyspark.sql"
     return importlib.import_module(f"{home}.sql_formatter").SQLStringFormatter(spark)
 
 
-def _plans(spark: SparkSession, df: DataFrame) -> DataFrame:
+def _plan_rows(spark: SparkSession, df: DataFrame) -> DataFrame:
     """What `cep.explain` prints, a row a line."""
     try:
         records = records_of(df)
@@ -175,7 +181,7 @@ def _plans(spark: SparkSession, df: DataFrame) -> DataFrame:
     return spark.createDataFrame([(line,) for line in lines], _PLAN_SCHEMA)
 
 
-def _made(spark: SparkSession, df: DataFrame, view: TemporaryView) -> DataFrame:
+def _create_view(spark: SparkSession, df: DataFrame, view: TemporaryView) -> DataFrame:
     """Makes a view of the query's DataFrame: nothing is read from its text later."""
     if view.columns:
         df = df.toDF(*[name for name, _ in view.columns])

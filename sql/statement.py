@@ -9,6 +9,7 @@ What goes to Spark is always cut from the text by position, never printed from t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -17,18 +18,75 @@ from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
-from spark_cep.compiling.problems import Excerpt, Place, Problems
+from spark_cep.expressions.problems import Excerpt, Place, Problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from spark_cep.errors import PatternError
-    from spark_cep.sql.derived import Derived
-
-Kind = Literal["word", "quoted", "string", "number", "symbol"]
 
 
-class _Plain(Spark):
+# --------------------------------------------------------------------------------------------------
+# Texts made from a text by replacing parts of it, that know where their characters came from.
+# --------------------------------------------------------------------------------------------------
+
+
+TextEdit = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class DerivedText:
+    """`original[start:end]` with replacements. `pieces`: from which character of `text` on, which
+    character of the original it is, and whether those that follow it were copied."""
+
+    original: str
+    text: str
+    pieces: tuple[tuple[int, int, bool], ...]
+
+    def source(self, offset: int) -> int:
+        """Where a character of the text came from; of a replacement the beginning.
+
+        >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).source(13)
+        11
+        """
+        at = bisect_right(self.pieces, offset, key=lambda piece: piece[0]) - 1
+        start, source, copied = self.pieces[max(at, 0)]
+        return source + (offset - start if copied else 0)
+
+
+def derive_text(
+    original: str, span: tuple[int, int], edits: Iterable[TextEdit] = ()
+) -> DerivedText:
+    """Characters [start, end) of a text, with edits (start, end, replacement).
+
+    >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).text
+    'a < 1000 AND b'
+    """
+    start, end = span
+    texts: list[str] = []
+    pieces: list[tuple[int, int, bool]] = []
+    length, done = 0, start
+
+    def add(text: str, source: int, *, copied: bool) -> None:
+        nonlocal length
+        if text:
+            pieces.append((length, source, copied))
+            texts.append(text)
+            length += len(text)
+
+    for begin, stop, replacement in sorted(edits):
+        if start <= begin and stop <= end:
+            add(original[done:begin], done, copied=True)
+            add(replacement, begin, copied=False)
+            done = stop
+    add(original[done:end], done, copied=True)
+    return DerivedText(original, "".join(texts), tuple(pieces) or ((0, start, True),))
+
+
+TokenKind = Literal["word", "quoted", "string", "number", "symbol"]
+
+
+class _PlainDialect(Spark):
     """Spark's tokens without keywords; braces are braces, not a template language's."""
 
     class Tokenizer(Spark.Tokenizer):
@@ -42,7 +100,7 @@ class _Plain(Spark):
         }
 
 
-_DIALECT = _Plain()
+_DIALECT = _PlainDialect()
 _STRINGS = {
     TokenType.STRING,
     TokenType.RAW_STRING,
@@ -54,10 +112,10 @@ _OPENS, _CLOSES = {"(": ")", "[": "]"}, {")", "]"}
 
 
 @dataclass(frozen=True)
-class Token:
+class SqlToken:
     """Characters [start, end) of the text. `text`: without quotes."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     start: int
     end: int
@@ -72,10 +130,10 @@ class Token:
 class Statement:
     """A text of SQL. `origin` where the text was derived from what the user wrote."""
 
-    def __init__(self, text: str, origin: Derived | None = None) -> None:
+    def __init__(self, text: str, origin: DerivedText | None = None) -> None:
         self.text = text
         self.origin = origin
-        self.tokens = tuple(_tokens(text))
+        self.tokens = tuple(_tokenize(text))
 
     def is_at(self, index: int, *words: str) -> bool:
         """Whether these words stand from the token on, in any case, unquoted."""
@@ -175,21 +233,21 @@ class Statement:
         return self.error(message, (len(self.text), len(self.text)), hint=hint)
 
 
-class Unreadable(Exception):
+class UnterminatedTextError(Exception):
     """The text ends inside a quote or a comment."""
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokenize(text: str) -> Iterator[SqlToken]:
     try:
         found = _DIALECT.tokenize(text)
     except TokenError as error:
-        raise Unreadable from error
+        raise UnterminatedTextError from error
     for token in found:
         start, end = token.start, token.end + 1
-        yield Token(_kind(token.token_type, text[start:end]), token.text, start, end)
+        yield SqlToken(_token_kind(token.token_type, text[start:end]), token.text, start, end)
 
 
-def _kind(kind: TokenType, text: str) -> Kind:
+def _token_kind(kind: TokenType, text: str) -> TokenKind:
     if kind in _STRINGS:
         return "string"
     if kind == TokenType.IDENTIFIER:

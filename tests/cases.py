@@ -9,17 +9,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import Any, Event, Node, Not, Optional, Pattern, Repeat, Seq
+from spark_cep.pattern import (
+    AnyOf,
+    Event,
+    EventPatternNode,
+    NoEvent,
+    OptionalPart,
+    Pattern,
+    Repeat,
+    Seq,
+)
 from tests.reference.choices import choices, positives
 
 if TYPE_CHECKING:
     from hypothesis.vendor.pretty import RepresentationPrinter
 
-    from spark_cep.udfs.expressions import Kind
+    from spark_cep.udfs.expressions import TypeKind
     from tests.reference.expressions import Value
 
 # The columns of every case and their types, as `Type` fields. `u` is different in every row.
-COLUMNS: dict[str, Kind] = {
+COLUMNS: dict[str, TypeKind] = {
     "t": "int",
     "u": "int",
     "k": "int",
@@ -69,12 +78,12 @@ def code(pattern: Pattern) -> str:
     return text
 
 
-def _code(node: Node) -> str:
+def _code(node: EventPatternNode) -> str:
     if isinstance(node, Event):
         return f"event({', '.join(map(repr, filter(None, (node.name, node.condition))))})"
-    if isinstance(node, Not):
+    if isinstance(node, NoEvent):
         return f"no({_code(node.event)})"
-    if isinstance(node, Optional):
+    if isinstance(node, OptionalPart):
         return f"{_code(node.part)}.optional()"
     if isinstance(node, Repeat):
         quantifier = f"{{{node.low},{'' if node.high is None else node.high}}}"
@@ -83,34 +92,34 @@ def _code(node: Node) -> str:
     return f"{name}({', '.join(map(_code, node.parts))})"
 
 
-def needs_time_window(root: Node) -> bool:
+def needs_time_window(root: EventPatternNode) -> bool:
     """Whether some way to fill the pattern leaves a NOT without a filled part on both sides."""
     return any(c.tree is not None and _has_open_not(c.tree) for c in choices(root))
 
 
-def _has_open_not(tree: Node) -> bool:
-    if isinstance(tree, Event | Not):
+def _has_open_not(tree: EventPatternNode) -> bool:
+    if isinstance(tree, Event | NoEvent):
         return False
-    if isinstance(tree, Repeat | Optional):
+    if isinstance(tree, Repeat | OptionalPart):
         return _has_open_not(tree.part)
     filled = [bool(positives(part)) for part in tree.parts]
     return any(
         not (isinstance(tree, Seq) and any(filled[:place]) and any(filled[place + 1 :]))
-        if isinstance(part, Not)
+        if isinstance(part, NoEvent)
         else _has_open_not(part)
         for place, part in enumerate(tree.parts)
     )
 
 
-def may_be_empty(node: Node) -> bool:
+def may_be_empty(node: EventPatternNode) -> bool:
     return any(not choice.filled() for choice in choices(node))
 
 
-def has_two_readings(node: Node) -> bool:
+def has_two_readings(node: EventPatternNode) -> bool:
     """Whether a part that may be empty stands in an OR or an optional part: then one assignment
     of rows can be read in two ways, with [] or with NULL."""
-    if isinstance(node, Event | Not):
+    if isinstance(node, Event | NoEvent):
         return False
-    parts = (node.part,) if isinstance(node, Repeat | Optional) else node.parts
-    alone = isinstance(node, Any | Optional) and any(may_be_empty(part) for part in parts)
+    parts = (node.part,) if isinstance(node, Repeat | OptionalPart) else node.parts
+    alone = isinstance(node, AnyOf | OptionalPart) and any(may_be_empty(part) for part in parts)
     return alone or any(has_two_readings(part) for part in parts)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.compiling.compile import compile_pattern
-from spark_cep.compiling.compiled import ColumnInfo, Compiled
 from spark_cep.errors import PatternError
+from spark_cep.events.compile import compile_pattern
+from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.udfs.expressions import (
     BIGINT,
     BOOL,
@@ -25,6 +25,7 @@ from spark_cep.udfs.expressions import (
 from tests.fake_typer import LocalTyper
 
 if TYPE_CHECKING:
+    from spark_cep.events.compiled import CompiledPattern
     from spark_cep.pattern import Pattern
 
 COLUMNS = {
@@ -62,7 +63,7 @@ class FakeShipment:
 
 @dataclass(frozen=True)
 class Result:
-    compiled: Compiled
+    compiled: CompiledPattern
     shipment: FakeShipment
 
     def conditions(self) -> list[str]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from spark_cep.pattern import Node, Repeat, children, events
+from spark_cep.pattern import EventPatternNode, Repeat, children, iter_events
 from tests.reference.choices import positives
 
 # {v}: the event's own columns are written bare.
@@ -133,10 +133,10 @@ def own_conditions() -> st.SearchStrategy[str | None]:
 
 
 @st.composite
-def cross_conditions(draw: st.DrawFn, root: Node) -> tuple[str, ...]:
+def cross_conditions(draw: st.DrawFn, root: EventPatternNode) -> tuple[str, ...]:
     """Zero to four texts for .where."""
     names = positives(root)
-    negated = [event.name for event, is_negated in events(root) if is_negated]
+    negated = [event.name for event, is_negated in iter_events(root) if is_negated]
     lists = _lists(root)
     templates = st.sampled_from(_kinds(names, negated, lists))
     texts = [
@@ -186,7 +186,7 @@ def _filled(
     return template.format(**chosen)
 
 
-def _lists(node: Node) -> list[str]:
+def _lists(node: EventPatternNode) -> list[str]:
     if isinstance(node, Repeat):
         return positives(node)
     return [name for child in children(node) for name in _lists(child)]

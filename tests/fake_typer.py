@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from spark_cep.compiling.literals import literal
-from spark_cep.compiling.spans import SyntaxProblem, parse
-from spark_cep.compiling.types import arithmetic, common, name_of, named
+from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
+from spark_cep.expressions.types import (
+    arithmetic_rule,
+    common_type,
+    name_of,
+    parse_literal,
+    parse_type,
+)
 from spark_cep.udfs.expressions import BOOL, DOUBLE, Constant, Type
 
 if TYPE_CHECKING:
-    from spark_cep.compiling.compiled import ColumnInfo
+    from spark_cep.expressions.schema import ColumnInfo
 
 _STRING = Type("string")
 _OPERATORS: dict[type[exp.Expr], Any] = {
@@ -62,7 +67,7 @@ class LocalTyper:
         if not isinstance(expression, str):
             return getattr(expression, "type", BOOL)
         try:
-            return self._type(parse(expression).root)
+            return self._type(parse_expression(expression).root)
         except (SyntaxProblem, _Untypable) as problem:
             return f"cannot type {expression}: {problem}"
 
@@ -75,13 +80,15 @@ class LocalTyper:
             return Type("interval")
         if isinstance(node, exp.Neg | exp.Abs):
             return self._type(node.this)
-        known = literal(node.sql("spark"))
+        known = parse_literal(node.sql("spark"))
         if known is not None:
             return known.type
         if type(node) in _OPERATORS:
             return self._arithmetic(node)
         if isinstance(node, exp.Cast | exp.TryCast):
-            return named(node.to.sql("spark").replace("TIMESTAMP", "timestamp")) or Type("other")
+            return parse_type(node.to.sql("spark").replace("TIMESTAMP", "timestamp")) or Type(
+                "other"
+            )
         if isinstance(node, _BOOLEAN):
             return BOOL
         if isinstance(node, exp.And | exp.Or | exp.Not):
@@ -123,7 +130,7 @@ class LocalTyper:
     def _common(self, *nodes: exp.Expr) -> Type:
         found = self._type(nodes[0])
         for node in nodes[1:]:
-            wider = common(found, self._type(node), ansi=self._ansi)
+            wider = common_type(found, self._type(node), ansi=self._ansi)
             if wider is None:
                 raise _Untypable(f"{name_of(found)} beside {name_of(self._type(node))}")
             found = wider
@@ -131,7 +138,9 @@ class LocalTyper:
 
     def _arithmetic(self, node: exp.Expr) -> Type:
         left, right = self._type(node.this), self._type(node.expression)
-        rule = arithmetic(_OPERATORS[type(node)], left, right, ansi=self._ansi, fixed_zone=True)
+        rule = arithmetic_rule(
+            _OPERATORS[type(node)], left, right, ansi=self._ansi, fixed_zone=True
+        )
         if rule is None:
             raise _Untypable(f"{name_of(left)} and {name_of(right)}")
         return rule.type
@@ -145,10 +154,10 @@ class FakeTyper(LocalTyper):
 
 
 def _constant(text: str) -> Constant | str:
-    known = literal(text)
+    known = parse_literal(text)
     if known is not None:
         return known
-    root = parse(text).root.unnest()
+    root = parse_expression(text).root.unnest()
     if isinstance(root, exp.Mul | exp.Add | exp.Sub):
         sides = [_constant(each.sql("spark")) for each in (root.this, root.expression)]
         left, right = (each.value if isinstance(each, Constant) else None for each in sides)

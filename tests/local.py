@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import sqlglot
 
-from spark_cep.compiling.compile import compile_pattern
-from spark_cep.compiling.compiled import ColumnInfo, Compiled
-from spark_cep.planning.slices import slicing
-from spark_cep.shipping.shipment import Shipment, Shipped
-from spark_cep.udfs.adapting import Adaptive
-from spark_cep.udfs.chunks import Chunk
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.expressions import Type, cells
+from spark_cep.events.compile import compile_pattern
+from spark_cep.expressions.schema import ColumnInfo
+from spark_cep.expressions.shipment import Shipment, ShippedColumn
+from spark_cep.planner.layout import choose_slicing
+from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.state import state_from_bytes, state_to_bytes
+from spark_cep.udfs.expressions import Type, cells_of
 from spark_cep.udfs.program import Adaptation, Order, Plan, Program
-from spark_cep.udfs.state import from_bytes, to_bytes
 from tests.cases import COLUMNS, Case
 from tests.fake_typer import LocalTyper
 from tests.reference.expressions import Scope, evaluate
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.matching import Found
+    from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.udfs.events.context import MatchSet
     from tests.reference.expressions import Value
     from tests.reference.matcher import Match
 
@@ -63,14 +63,14 @@ def answer(case: Case, setting: Setting) -> Counter[Match]:
     """Every match that the engine gives, with how often."""
     shipped = Pipeline(case, setting)
     found: Counter[Match] = Counter()
-    state = State()
+    state = EventState()
     bounds = (*setting.horizons, None)
     for place, horizon in enumerate(bounds):
         program = shipped.program if place == 0 else shipped.later
-        step = advance(program, state, shipped.table(place), horizon)
+        step = advance_events(program, state, shipped.table(place), horizon)
         for matches in step.matches:
             found.update(shipped.read(step.events.table, step.events.rows, matches))
-        state = from_bytes(to_bytes(step.state, program), program)
+        state = state_from_bytes(state_to_bytes(step.state, program), program)
     return found
 
 
@@ -81,7 +81,7 @@ def adapted(case: Case, setting: Setting, adaptation: Adaptation) -> Counter[Mat
     bounds = (*setting.horizons, None)
     chunks = [Chunk(shipped.table(place), horizon) for place, horizon in enumerate(bounds)]
     found: Counter[Match] = Counter()
-    for step, matches in Adaptive(program).run(chunks):
+    for step, matches in AdaptiveEngine(program).run(chunks):
         found.update(shipped.read(step.events.table, step.events.rows, matches))
     return found
 
@@ -119,7 +119,7 @@ class Pipeline:
         arrays = [pa.array(each, type_) for each, type_ in zip(values, types, strict=True)]
         return pa.Table.from_arrays(arrays, names=list(self.program.columns))
 
-    def read(self, table: pa.Table, rows_at: Any, found: Found) -> list[Match]:
+    def read(self, table: pa.Table, rows_at: Any, found: MatchSet) -> list[Match]:
         """Matches as the reference writes them."""
         ids = {row["u"]: place for place, row in enumerate(self._case.rows)}
         column = table.column(self.row).to_pylist()
@@ -145,9 +145,9 @@ class Pipeline:
         rules = (compiled.strategy, compiled.consumption)
         if self._setting.slice_length is None or self._setting.horizons:
             return None
-        return slicing(compiled.branches, compiled.window, compiled.orders[0].type, rules)
+        return choose_slicing(compiled.branches, compiled.window, compiled.orders[0].type, rules)
 
-    def _program(self, compiled: Compiled) -> Program:
+    def _program(self, compiled: CompiledPattern) -> Program:
         ship = self._shipment
         keys = [ship.column(text) for text in (*compiled.partition, *compiled.inferred)]
         orders = tuple(
@@ -178,14 +178,16 @@ class Pipeline:
 
     def _types(self) -> list[pa.DataType]:
         known = {
-            cell.column: cell.type for c in self.program.conditions for cell in cells(c.expression)
+            cell.column: cell.type
+            for c in self.program.conditions
+            for cell in cells_of(c.expression)
         }
         return [
             self._type(shipped, known.get(place))
             for place, shipped in enumerate(self._shipment.shipped)
         ]
 
-    def _type(self, shipped: Shipped, known: Type | None) -> pa.DataType:
+    def _type(self, shipped: ShippedColumn, known: Type | None) -> pa.DataType:
         if shipped.role != "value":
             return pa.bool_() if shipped.role == "home" else pa.int64()
         if shipped.column is not None:
@@ -220,7 +222,11 @@ class Pipeline:
         return self.program.strategy == "strict" or (window is not None and window.kind == "events")
 
     def _shipped(
-        self, shipped: Shipped, row: Mapping[str, Value], mask: int, special: Mapping[str, Value]
+        self,
+        shipped: ShippedColumn,
+        row: Mapping[str, Value],
+        mask: int,
+        special: Mapping[str, Value],
     ) -> Value:
         if shipped.role != "value":
             return special[shipped.role]

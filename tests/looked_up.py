@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.compiling.lookups import Known, LookedUp, Lookups, Shape
-from spark_cep.compiling.types import name_of
 from spark_cep.errors import PatternError
+from spark_cep.expressions.lookups import LookupColumn, Lookups, RemoteSchema, TypeTree
+from spark_cep.expressions.types import name_of
 from spark_cep.udfs.expressions import BIGINT, DOUBLE, Type
 from tests.compiling import COLUMNS, INFOS, Result, compiled
 from tests.fake_typer import LocalTyper
@@ -15,24 +15,24 @@ from tests.fake_typer import LocalTyper
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from spark_cep.compiling.compiled import ColumnInfo
+    from spark_cep.expressions.schema import ColumnInfo
     from spark_cep.pattern import Pattern
 
 TEXT = Type("string")
 OTHER = Type("other")
 
 
-def plain(type_: Type) -> Shape:
-    return Shape(type_, name_of(type_).lower())
+def plain(type_: Type) -> TypeTree:
+    return TypeTree(type_, name_of(type_).lower())
 
 
-def array(element: Type) -> Shape:
-    return Shape(OTHER, f"array<{name_of(element).lower()}>", element=plain(element))
+def array(element: Type) -> TypeTree:
+    return TypeTree(OTHER, f"array<{name_of(element).lower()}>", element=plain(element))
 
 
-def struct(**fields: Shape) -> Shape:
+def struct(**fields: TypeTree) -> TypeTree:
     shown = ",".join(f"{name}:{shape.sql}" for name, shape in fields.items())
-    return Shape(OTHER, f"struct<{shown}>", tuple(fields.items()))
+    return TypeTree(OTHER, f"struct<{shown}>", tuple(fields.items()))
 
 
 # A fetched source and a table for each kind of value.
@@ -43,26 +43,26 @@ VALUES = {
     "info": struct(max=plain(DOUBLE), region=plain(TEXT), tags=array(TEXT)),
 }
 SOURCES = {
-    **{f"f_{name}": Known(f"f_{name}", value) for name, value in VALUES.items()},
+    **{f"f_{name}": RemoteSchema(f"f_{name}", value) for name, value in VALUES.items()},
     **{
-        f"t_{name}": Known(f"t_{name}", value, (("name", plain(TEXT)),))
+        f"t_{name}": RemoteSchema(f"t_{name}", value, (("name", plain(TEXT)),))
         for name, value in VALUES.items()
     },
-    "pair": Known("pair", plain(DOUBLE), (("name", plain(TEXT)), ("card", plain(BIGINT)))),
+    "pair": RemoteSchema("pair", plain(DOUBLE), (("name", plain(TEXT)), ("card", plain(BIGINT)))),
 }
 
 
 def looking(
     pattern: Pattern,
     *,
-    sources: Mapping[str, Known] = SOURCES,
+    sources: Mapping[str, RemoteSchema] = SOURCES,
     columns: Sequence[ColumnInfo] = INFOS,
     typer: LocalTyper | None = None,
     **options: Any,
 ) -> Result:
     known = typer or LocalTyper({c.name: c.type for c in columns})
 
-    def told(made: LookedUp) -> None:
+    def told(made: LookupColumn) -> None:
         known._columns[made.name] = made.remote.value.type
 
     lookups = Lookups(sources, told)

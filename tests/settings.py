@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from spark_cep.compiling.branches import build
-from spark_cep.pattern import events
-from spark_cep.udfs.planning.shapes import chain
+from spark_cep.events.branches import build_branches
+from spark_cep.pattern import iter_events
+from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.program import BranchPlan, Plan
 from tests.local import Setting
 
@@ -26,7 +26,7 @@ def plans(draw: st.DrawFn, case: Case) -> Plan:
     branches = _branches(case)
     if kind == "lazy-chain":
         orders = [draw(st.permutations(range(len(branch.slots)))) for branch in branches]
-        return Plan(kind, tuple(BranchPlan(chain(order)) for order in orders))
+        return Plan(kind, tuple(BranchPlan(left_deep_shape(order)) for order in orders))
     if kind == "zstream":
         shapes = [draw(shapes_of(tuple(range(len(branch.slots))))) for branch in branches]
         return Plan(kind, tuple(BranchPlan(shape) for shape in shapes))
@@ -55,7 +55,7 @@ def _hybrids(draw: st.DrawFn, branch: Branch) -> BranchPlan:
         return BranchPlan(draw(shapes_of(tuple(range(len(branch.slots))))), eager)
     # The group stands for one leaf of the merge.
     merge = draw(shapes_of((-1, *(s for s in range(len(branch.slots)) if s not in eager))))
-    return BranchPlan(_with_group(merge, chain(eager)), eager)
+    return BranchPlan(_with_group(merge, left_deep_shape(eager)), eager)
 
 
 def _with_group(shape: Shape, group: Shape) -> Shape:
@@ -65,10 +65,10 @@ def _with_group(shape: Shape, group: Shape) -> Shape:
 
 
 def _branches(case: Case) -> tuple[Branch, ...]:
-    found = list(events(case.pattern.root))
+    found = list(iter_events(case.pattern.root))
     index = {event.name: number for number, (event, _) in enumerate(found)}
     window = case.pattern.window
-    _, branches = build(
+    _, branches = build_branches(
         case.pattern.root, index, has_time_window=window is not None and window.events is None
     )
     return branches

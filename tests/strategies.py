@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from spark_cep.pattern import (
-    All,
-    Any,
+    AllOf,
+    AnyOf,
     Event,
-    Node,
-    Not,
-    Optional,
+    EventPatternNode,
+    NoEvent,
+    OptionalPart,
     Pattern,
     Repeat,
     Seq,
@@ -72,7 +72,7 @@ def cases(
 
 
 @st.composite
-def roots(draw: st.DrawFn) -> Node:
+def roots(draw: st.DrawFn) -> EventPatternNode:
     """A tree that binds at least one row."""
     names = _Names()
     parts = [draw(_nodes(names, DEPTH - 1)) for _ in range(draw(st.integers(1, 3)))]
@@ -81,7 +81,7 @@ def roots(draw: st.DrawFn) -> Node:
 
 
 @st.composite
-def _nodes(draw: st.DrawFn, names: _Names, depth: int) -> Node:
+def _nodes(draw: st.DrawFn, names: _Names, depth: int) -> EventPatternNode:
     kinds = ["event"] * 3 + ["list", "optional"]
     if depth > 0 and len(names.positive) >= 2:
         kinds += ["combined", "combined", "combined", "group"]
@@ -89,7 +89,7 @@ def _nodes(draw: st.DrawFn, names: _Names, depth: int) -> Node:
     if kind == "combined":
         parts = [draw(_nodes(names, depth - 1)) for _ in range(draw(st.integers(2, 3)))]
         node = draw(_combined(parts, names))
-        return Optional(node) if node != NOTHING and draw(st.integers(0, 5)) == 5 else node
+        return OptionalPart(node) if node != NOTHING and draw(st.integers(0, 5)) == 5 else node
     if kind == "group" and len(names.positive) >= 2:
         return draw(_groups(names))
     if not names.positive:
@@ -97,7 +97,7 @@ def _nodes(draw: st.DrawFn, names: _Names, depth: int) -> Node:
     event = draw(_events(names.positive))
     if kind == "list":
         return _repeated(draw, event)
-    return Optional(event) if kind == "optional" else event
+    return OptionalPart(event) if kind == "optional" else event
 
 
 def _events(names: list[str]) -> st.SearchStrategy[Event]:
@@ -105,7 +105,7 @@ def _events(names: list[str]) -> st.SearchStrategy[Event]:
     return own_conditions().map(lambda condition: Event(name, condition))
 
 
-def _repeated(draw: st.DrawFn, part: Node) -> Repeat:
+def _repeated(draw: st.DrawFn, part: EventPatternNode) -> Repeat:
     bounds: list[tuple[int, int | None]] = [
         (1, None),
         (1, None),
@@ -120,34 +120,34 @@ def _repeated(draw: st.DrawFn, part: Node) -> Repeat:
 
 
 @st.composite
-def _groups(draw: st.DrawFn, names: _Names) -> Node:
+def _groups(draw: st.DrawFn, names: _Names) -> EventPatternNode:
     """(a b)+, (a !y b){2,3} and so on."""
-    parts: list[Node] = [draw(_events(names.positive))]
+    parts: list[EventPatternNode] = [draw(_events(names.positive))]
     if names.positive and draw(st.integers(0, 3)) > 0:
         if names.negated and draw(st.integers(0, 3)) == 0:
-            parts.append(Not(draw(_events(names.negated))))
+            parts.append(NoEvent(draw(_events(names.negated))))
         parts.append(draw(_events(names.positive)))
     return _repeated(draw, Seq(tuple(parts)))
 
 
 @st.composite
-def _combined(draw: st.DrawFn, parts: list[Node], names: _Names) -> Node:
+def _combined(draw: st.DrawFn, parts: list[EventPatternNode], names: _Names) -> EventPatternNode:
     """The parts under SEQ, AND or OR, with NOTs in between where they may stand."""
     kept = [part for part in parts if part != NOTHING]
     if not kept:
         return NOTHING
-    kinds: list[type[Seq | All | Any]] = [Seq, Seq, Seq, All, All, Any]
+    kinds: list[type[Seq | AllOf | AnyOf]] = [Seq, Seq, Seq, AllOf, AllOf, AnyOf]
     kind = draw(st.sampled_from(kinds))
-    if kind is not Any:
+    if kind is not AnyOf:
         for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
             if names.negated:
-                negated = Not(draw(_events(names.negated)))
+                negated = NoEvent(draw(_events(names.negated)))
                 kept.insert(draw(st.integers(0, len(kept))), negated)
     return kind(tuple(kept))
 
 
 @st.composite
-def windows(draw: st.DrawFn, root: Node) -> Within | None:
+def windows(draw: st.DrawFn, root: EventPatternNode) -> Within | None:
     """A time window where a NOT needs one, else any window or none."""
     by_time = st.sampled_from([3, 4, 2, 5, 7, 1]).map(Within)
     if needs_time_window(root):

@@ -15,11 +15,9 @@ import pytest
 
 from benchmarks.programs import Prepared, prepare
 from spark_cep import Pattern, event, seq
-from spark_cep.udfs import adapting
-from spark_cep.udfs import chunks as cutting
-from spark_cep.udfs.adapting import Adaptive
-from spark_cep.udfs.chunks import Chunk, chunks
-from spark_cep.udfs.events import Events
+from spark_cep.udfs.events import adaptive as loop_module
+from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk, cut_chunks
+from spark_cep.udfs.events.table import Events
 from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates, Plan
 
 RISING = (
@@ -32,7 +30,7 @@ INVARIANTS = Adaptation("invariants", distance=0.1)
 
 @pytest.fixture(autouse=True)
 def _every_bucket_is_worth_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
+    monkeypatch.setattr(loop_module, "REPLANNING_SECONDS", 0.0)
 
 
 def stream(*phases: Sequence[float], rows: int = 20_000, seed: int = 1) -> Prepared:
@@ -47,12 +45,12 @@ def columns(*phases: Sequence[float], rows: int, seed: int) -> dict[str, np.ndar
     return {"t": np.arange(size), "kind": np.concatenate(kinds), "x": random.random(size)}
 
 
-def loop(prepared: Prepared, adaptation: Adaptation, **changes: object) -> Adaptive:
+def loop(prepared: Prepared, adaptation: Adaptation, **changes: object) -> AdaptiveEngine:
     program = replace(prepared.program, plan=Plan("lazy-chain"), adaptation=adaptation)
-    return Adaptive(replace(program, **changes))  # type: ignore[arg-type]
+    return AdaptiveEngine(replace(program, **changes))  # type: ignore[arg-type]
 
 
-def matches(adaptive: Adaptive, pieces: Sequence[Chunk]) -> Counter[tuple[int, ...]]:
+def matches(adaptive: AdaptiveEngine, pieces: Sequence[Chunk]) -> Counter[tuple[int, ...]]:
     """By event time, which is different in every row."""
     found: Counter[tuple[int, ...]] = Counter()
     for step, each in adaptive.run(pieces):
@@ -63,7 +61,7 @@ def matches(adaptive: Adaptive, pieces: Sequence[Chunk]) -> Counter[tuple[int, .
 
 def cuts(prepared: Prepared, adaptation: Adaptation = INVARIANTS) -> list[Chunk]:
     program = replace(prepared.program, plan=Plan("lazy-chain"), adaptation=adaptation)
-    return list(chunks(program, prepared.table))
+    return list(cut_chunks(program, prepared.table))
 
 
 def test_a_moment_beyond_those_of_python_is_told_as_a_number() -> None:
@@ -97,14 +95,14 @@ def test_a_plan_that_stays_as_it_is_needs_no_cut() -> None:
 def test_chunks_double_so_that_a_long_bucket_costs_few_advances(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cutting, "CHUNK_ROWS", 5_000)
+    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 5_000)
     sizes = [chunk.table.num_rows for chunk in cuts(stream((3, 2, 1), rows=80_000))]
     assert sum(sizes) == 80_000
     assert sizes[:3] == pytest.approx([5_000, 10_000, 20_000], rel=0.3)
 
 
 def test_rows_without_a_time_are_in_some_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "CHUNK_ROWS", 5_000)
+    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 5_000)
     prepared = stream((3, 2, 1))
     place = prepared.program.orders[0].column
     time = prepared.table.column(place).to_numpy()
@@ -119,7 +117,7 @@ def test_rows_without_a_time_are_in_some_chunk(monkeypatch: pytest.MonkeyPatch) 
 def test_chunks_give_the_matches_of_one_advance(
     monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setattr(cutting, "CHUNK_ROWS", 1_500)
+    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 1_500)
     prepared = stream((9, 9, 1), (1, 9, 9), rows=6_000)
     pieces = cuts(prepared)
     assert len(pieces) > least
@@ -130,7 +128,7 @@ def test_chunks_give_the_matches_of_one_advance(
 
 
 def test_chunks_of_slices_give_the_matches_of_one_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting, "CHUNK_ROWS", 2_000)
+    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 2_000)
     prepared = _sliced(stream((9, 9, 1), rows=12_000))
     pieces = cuts(prepared)
     assert len(pieces) > 1
@@ -184,7 +182,7 @@ def test_a_sample_that_misled_is_corrected_before_the_first_match() -> None:
 
 
 def test_a_bucket_with_hardly_any_work_keeps_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 1.0)
+    monkeypatch.setattr(loop_module, "REPLANNING_SECONDS", 1.0)
     prepared = stream((1, 20, 20))
     plan = Plan("lazy-chain", (BranchPlan(((2, 1), 0)),))
     adaptive = loop(prepared, INVARIANTS, plan=plan)
@@ -203,7 +201,7 @@ def test_a_plan_is_not_changed_where_adapting_is_off() -> None:
 def test_where_the_rare_variable_changes_within_a_chunk_each_partial_match_chooses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adapting, "SECONDS_A_PLACE", 1e-9)
+    monkeypatch.setattr(loop_module, "SECONDS_PER_WINDOW", 1e-9)
     # Every 500 ticks another kind is rare: too short for a chunk of its own.
     phases = [(40, 40, 1), (1, 40, 40)] * 10
     prepared = stream(*phases, rows=500)

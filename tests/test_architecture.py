@@ -1,4 +1,4 @@
-"""The rooms and their direction: sql -> spark_cep -> udfs, never back."""
+"""The structure of the source: which way imports go, and what importing costs."""
 
 from __future__ import annotations
 
@@ -6,95 +6,124 @@ import ast
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# The rooms in order: a room imports from itself and from those after it.
-ROOMS = {
-    "sql": "spark_cep.sql",
-    "spark_cep": "spark_cep",
-    "udfs": "spark_cep.udfs",
-}
-ORDER = list(ROOMS)
+# Where each top-level folder of the product is imported from.
+PACKAGES = {"sql": "spark_cep.sql", "spark_cep": "spark_cep", "udfs": "spark_cep.udfs"}
 WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba"}
-# Of ready sources, each installed by an extra.
+# Of the ready-made remote sources, each installed by an extra.
 EXTRAS = {"redis", "sqlalchemy", "httpx"}
-# The files that talk to Spark. All others can be read and tested without it.
-SPARK_FILES = {
-    "answer", "batch", "before", "carriers", "collecting", "column", "joining", "keys",
-    "local_spark", "match", "metering", "outside", "path", "prepare", "processor", "progress",
-    "project", "row_answer",
-    "row_match", "shipped", "stage", "stage_entry", "travelling", "typing_by_spark", "value_types",
-    "worker_entry",
+# Besides spark_cep/spark and the command line: what users call with DataFrames and Columns.
+ENTRY_POINTS = {
+    "alias", "api", "pattern", "remote", "row_patterns", "shed", "sql", "sql.session",
 }  # fmt: skip
 
 
-def files(room: str) -> list[Path]:
-    return sorted((ROOT / room).rglob("*.py"))
+def modules() -> Mapping[str, Path]:
+    """Every module of the product by the name it is imported under."""
+    found = {}
+    for folder, package in PACKAGES.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            found[".".join([package, *parts])] = path
+    return found
 
 
-def imported(path: Path, *, types_too: bool = True) -> Iterator[str]:
-    """The modules that a file imports, those of functions included."""
-    tree = ast.parse(path.read_text())
-    hidden = set() if types_too else set(_under_type_checking(tree))
-    for node in ast.walk(tree):
-        if node in hidden:
-            continue
+MODULES = modules()
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports: in functions and for type checking only, too."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name} imports relatively"
             module = node.module or ""
-            yield module
-            # `from spark_cep import plans` imports a file too.
-            yield from (f"{module}.{alias.name}" for alias in node.names if module == "spark_cep")
+            for alias in node.names:
+                name = f"{module}.{alias.name}"
+                yield name if name in MODULES else module
 
 
-def _under_type_checking(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            for child in node.body:
-                yield from ast.walk(child)
+def folder_of(module: str) -> str:
+    """The folder of a module. What users import lies in spark_cep itself, beside the entry points
+    that use all the folders; there, each file counts as a folder."""
+    folder = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    return module if folder == "spark_cep" else folder
 
 
-def room_of(module: str) -> str | None:
-    if module == "spark_cep.sql" or module.startswith("spark_cep.sql."):
-        return "sql"
-    if module == "spark_cep.udfs" or module.startswith("spark_cep.udfs."):
-        return "udfs"
-    return "spark_cep" if module.partition(".")[0] == "spark_cep" else None
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Every shortest way from a node back to itself, each once."""
+    found = set()
+    for start in graph:
+        paths, seen = [[start]], {start}
+        while paths:
+            path = paths.pop(0)
+            for after in sorted(graph.get(path[-1], ())):
+                if after == start:
+                    least = path.index(min(path))
+                    found.add((*path[least:], *path[:least]))
+                    paths = []
+                    break
+                if after not in seen:
+                    seen.add(after)
+                    paths.append([*path, after])
+    return [list(each) for each in sorted(found)]
 
 
-@pytest.mark.parametrize("room", ORDER)
-def test_a_room_imports_only_from_itself_and_the_rooms_after_it(room: str) -> None:
-    for path in files(room):
-        for module in imported(path):
-            other = room_of(module)
-            if other is not None:
-                assert ORDER.index(other) >= ORDER.index(room), f"{path.name} imports {module}"
+def test_cycles_are_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_no_folder_is_imported_by_what_it_imports() -> None:
+    graph: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        folder = folder_of(module)
+        others = {folder_of(each) for each in imported(path) if each in MODULES}
+        graph.setdefault(folder, set()).update(others - {folder, "spark_cep"})
+    # The package itself gives out public names and is imported by everything below it.
+    graph["spark_cep"] = set()
+    assert cycles(graph) == []
+
+
+def test_the_engine_does_not_import_the_driver_and_the_driver_no_sql() -> None:
+    order = ["sql", "spark_cep", "udfs"]
+    for module, path in MODULES.items():
+        top = path.relative_to(ROOT).parts[0]
+        for other in imported(path):
+            if other in MODULES and other != "spark_cep":
+                below = MODULES[other].relative_to(ROOT).parts[0]
+                assert order.index(below) >= order.index(top), f"{module} imports {other}"
 
 
 def test_every_folder_of_code_is_installed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = [
-        ".".join([package, *path.parent.relative_to(ROOT / room).parts])
-        for room, package in ROOMS.items()
-        for path in (ROOT / room).rglob("__init__.py")
-    ]
+    folders = {name for name, path in MODULES.items() if path.name == "__init__.py"}
     assert sorted(settings["packages"]) == sorted(folders)
 
 
-def test_the_workers_room_imports_only_the_libraries_of_a_worker() -> None:
-    allowed = set(sys.stdlib_module_names) | WORKER_LIBRARIES
-    for path in files("udfs"):
+def test_the_engine_imports_only_the_libraries_of_a_worker() -> None:
+    allowed = set(sys.stdlib_module_names) | WORKER_LIBRARIES | {"spark_cep"}
+    for path in sorted((ROOT / "udfs").rglob("*.py")):
+        extras = EXTRAS if path.parent.name == "sources" else set()
         for module in imported(path):
-            if room_of(module) is None:
-                extras = EXTRAS if path.parent.name == "sources" else set()
-                known = module.partition(".")[0] in allowed | extras
-                assert known, f"{path.name} imports {module}"
+            assert module.partition(".")[0] in allowed | extras, f"{path.name} imports {module}"
+
+
+def test_pyspark_is_imported_in_one_folder() -> None:
+    using = {
+        module.removeprefix("spark_cep.")
+        for module, path in MODULES.items()
+        if any(each.partition(".")[0] == "pyspark" for each in imported(path))
+    }
+    outside = {each for each in using if each.partition(".")[0] not in {"spark", "cli"}}
+    assert outside == ENTRY_POINTS
 
 
 def test_ready_sources_load_their_libraries_when_they_are_used() -> None:
@@ -103,15 +132,6 @@ def test_ready_sources_load_their_libraries_when_they_are_used() -> None:
         "spark_cep.udfs.sources.http_source"
     )
     assert not loaded & EXTRAS
-
-
-def test_only_named_files_import_pyspark() -> None:
-    found = {
-        path.stem
-        for path in files("spark_cep")
-        if any(module.partition(".")[0] == "pyspark" for module in imported(path, types_too=False))
-    }
-    assert found == SPARK_FILES
 
 
 def fresh(code: str) -> str:
@@ -131,10 +151,10 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not loaded & {"numpy", "pandas", "pyarrow", "numba", "sqlglot", "pyspark"}
 
 
-@pytest.mark.parametrize("module", ["spark_cep.shipping.worker_entry", "spark_cep.udfs.worker"])
+@pytest.mark.parametrize("module", ["spark_cep.spark.entry", "spark_cep.udfs.execution.worker"])
 def test_what_a_worker_imports_stays_light(module: str) -> None:
     loaded = loaded_after(f"import {module}")
-    assert not loaded & {"pyspark.sql", "sqlglot", "numba", "spark_cep.match"}
+    assert not loaded & {"pyspark.sql", "sqlglot", "numba", "spark_cep.api"}
 
 
 @pytest.mark.parametrize(
@@ -162,16 +182,3 @@ def test_both_kinds_of_dataframe_inherit_the_method() -> None:
 def test_every_public_name_can_be_imported() -> None:
     code = "import spark_cep\nfor name in spark_cep.__all__: getattr(spark_cep, name)\nprint('all')"
     assert fresh(code) == "all"
-
-
-# The driver's rooms in the order of the data flow: a room knows those before it.
-FLOW = ["compiling", "planning", "shipping", "answering", "explaining", "streaming"]
-
-
-@pytest.mark.parametrize("room", FLOW)
-def test_a_room_of_the_driver_knows_only_those_before_it(room: str) -> None:
-    for path in files(f"spark_cep/{room}"):
-        for module in imported(path):
-            parts = module.split(".")
-            if len(parts) > 1 and parts[0] == "spark_cep" and parts[1] in FLOW:
-                assert FLOW.index(parts[1]) <= FLOW.index(room), f"{path.name} imports {module}"

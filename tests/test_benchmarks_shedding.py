@@ -25,7 +25,7 @@ from benchmarks.shed_figures import (
 from benchmarks.shed_queries import QUERIES, Query
 from benchmarks.shed_runs import BOUND, NEVER, Peaks, Run, run, with_warming, work_of
 from benchmarks.shed_streams import BALL, BALL_HERTZ, PLAYER_HERTZ, SECOND, bus, soccer, stock
-from spark_cep.udfs.shedding.budget import SPARK_SECONDS
+from spark_cep.udfs.shedding.pace import SPARK_SECONDS
 
 # As its default, with so few rows that a test takes a second.
 SMALL = replace(QUERIES["Q1A"], rows=3_000, factor=1.5, window=20 * 60 * SECOND)

@@ -20,8 +20,8 @@ from benchmarks.stream_baselines import kept_by
 from benchmarks.stream_latency import FILE_SECONDS, Sink, stamped, ticks
 from benchmarks.stream_runs import WARMING, joined, steady, write_triggers
 from benchmarks.stream_windows import WORKLOADS, long_window, measure
-from spark_cep.udfs.streaming.packing import to_blob
-from spark_cep.udfs.streaming.store import InMemory
+from spark_cep.udfs.execution.packing import to_blob
+from spark_cep.udfs.execution.state import InMemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ def test_a_run_without_steady_triggers_is_refused() -> None:
 
 
 def test_the_baseline_drops_what_lies_a_window_behind() -> None:
-    store = InMemory()
+    store = InMemoryStore()
 
     def keep(times: list[int], horizon: int) -> int:
         blobs = (to_blob(pa.table({"t": pa.array(times, pa.timestamp("us"))})),) if times else ()

@@ -26,15 +26,15 @@ from benchmarks.pattern_sets import (
 from benchmarks.programs import prepare, run
 from benchmarks.streams import Laws, apam, drawn, stocks, traffic
 from benchmarks.virtual_clock import traced, waits
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.planning.generate import models
-from spark_cep.udfs.planning.partition import partitions
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.planning.apam import apam_partitions
+from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.program import Adaptation, Estimates, Plan
 
 if TYPE_CHECKING:
     from benchmarks.programs import Prepared
-    from spark_cep.udfs.planning.partition import Partition
+    from spark_cep.udfs.planning.apam import ApamPartition
     from spark_cep.udfs.program import PlanKind
 # ---- streams -----------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ def test_an_event_waits_for_those_before_it() -> None:
 
 
 def test_idle_servers_favour_the_eager_plan_and_busy_ones_a_fast_one() -> None:
-    found = experiment(1, Sizes(events=4_000, seeds=1, between=0), TYPICAL)
+    found = experiment(1, Sizes(events=4_000, seeds=1, between=0), TYPICAL_COSTS)
     gaps = [np.ones(4_000)]
     idle, busy = found.point(1, 1.0, gaps), found.point(2, 2 / found.least_service, gaps)
     assert idle.chosen == found.eager == "ABCDE/"
@@ -200,7 +200,7 @@ def test_events_cause_in_one_advance_what_they_cause_when_they_come_one_by_one(e
     rates = dict.fromkeys(range(len(NAMES)), 16.0)
     known = Estimates(rates, dict(enumerate(selectivities)))
     prepared = prepare(pattern(window=80), apam(200, selectivities))
-    partition = partitions(models(prepared.program)[0], known, TYPICAL)[eager]
+    partition = apam_partitions(branch_models(prepared.program)[0], known, TYPICAL_COSTS)[eager]
     trace, ends = traced(prepared, partition.plan)
     pairs, results, matches = _one_by_one(prepared, partition)
     assert ends.sum() > 3
@@ -209,12 +209,14 @@ def test_events_cause_in_one_advance_what_they_cause_when_they_come_one_by_one(e
     assert ends.tolist() == [count > 0 for count in matches]
 
 
-def _one_by_one(prepared: Prepared, partition: Partition) -> tuple[list[int], list[int], list[int]]:
+def _one_by_one(
+    prepared: Prepared, partition: ApamPartition
+) -> tuple[list[int], list[int], list[int]]:
     """Pairs, results and matches of each event in an advance of its own."""
     program = replace(prepared.program, plan=Plan("hybrid", (partition.plan,)))
-    state, pairs, results, matches = State(), [], [], []
+    state, pairs, results, matches = EventState(), [], [], []
     for t in range(prepared.table.num_rows):
-        step = advance(program, state, prepared.table.slice(t, 1), t)
+        step = advance_events(program, state, prepared.table.slice(t, 1), t)
         matches.append(sum(len(found) for found in step.matches))
         state = step.state
         pairs.append(step.metrics.pairs)

@@ -11,17 +11,16 @@ import pytest
 import spark_cep as cep
 from spark_cep import Limits, Pattern, Statistics, adapt, all_of, any_of, event, no, plans, seq
 from spark_cep.errors import PatternError, PlanError
-from spark_cep.planning.choice import Facts, choose
-from spark_cep.planning.expected import planned
-from spark_cep.planning.forced import check_wish
-from spark_cep.planning.given import check_statistics, with_statistics
-from spark_cep.plans import Wish
-from spark_cep.udfs.planning.costs import TYPICAL
+from spark_cep.planner.choice import PlanFacts, choose_plan, describe_costs
+from spark_cep.planner.named_plans import check_plan_request
+from spark_cep.planner.statistics import check_statistics, with_statistics
+from spark_cep.plans import PlanRequest
+from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates
 from tests.compiling import compiled
 
 if TYPE_CHECKING:
-    from spark_cep.compiling.compiled import Compiled
+    from spark_cep.events.compiled import CompiledPattern
 
 A, B, C, D = (event(name, f"name = '{name}'") for name in "abcd")
 RISING = seq(A, B, C).where("a.price < b.price", "b.price < c.price").within("10 s")
@@ -30,26 +29,26 @@ RISING = seq(A, B, C).where("a.price < b.price", "b.price < c.price").within("10
 def facts_of(
     pattern: Pattern,
     rates: Mapping[str, float] | None = None,
-    wish: Wish | None = None,
+    wish: PlanRequest | None = None,
     **changes: Any,
-) -> Facts:
+) -> PlanFacts:
     compiled = compiled_of(pattern)
     estimates = None
     if rates is not None:
         ids = {each.name: number for number, each in enumerate(compiled.variables)}
         estimates = Estimates({ids[name]: rate for name, rate in rates.items()}, windows=100)
-    facts = Facts(
-        compiled.variables, compiled.strategy, wish or Wish("auto"), compiled.branches,
-        compiled.conditions, estimates, "a sample", "in all", costs=TYPICAL,
+    facts = PlanFacts(
+        compiled.variables, compiled.strategy, wish or PlanRequest("auto"), compiled.branches,
+        compiled.conditions, estimates, "a sample", "in all", costs=TYPICAL_COSTS,
     )  # fmt: skip
     return replace(facts, **changes)
 
 
-def compiled_of(pattern: Pattern) -> Compiled:
+def compiled_of(pattern: Pattern) -> CompiledPattern:
     return compiled(pattern).compiled
 
 
-def names(facts: Facts, order: tuple[int, ...]) -> str:
+def names(facts: PlanFacts, order: tuple[int, ...]) -> str:
     return "".join(facts.variables[v].name for v in order)
 
 
@@ -58,7 +57,7 @@ def names(facts: Facts, order: tuple[int, ...]) -> str:
 
 def test_a_chain_begins_with_the_rarest_and_goes_on_where_a_condition_helps() -> None:
     facts = facts_of(RISING, {"a": 20, "b": 20, "c": 1})
-    choice = choose(facts)
+    choice = choose_plan(facts)
     assert (choice.rung, choice.plan.kind, choice.shown) == ("cheapest", "lazy-chain", "c→b→a")
     assert choice.reason == "fewest partial matches, by a sample"
     assert names(facts, choice.order) == "cba"
@@ -67,7 +66,7 @@ def test_a_chain_begins_with_the_rarest_and_goes_on_where_a_condition_helps() ->
 
 
 def test_every_plan_that_is_not_taken_keeps_its_cost_and_its_reason() -> None:
-    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
+    choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
     assert {each.plan for each in choice.rejected} == {"zstream", "tree", "eager", "hybrid"}
     costs = [each.cost for each in choice.rejected]
     assert all(cost is not None and cost > 0 for cost in costs)
@@ -81,7 +80,7 @@ def test_every_plan_that_is_not_taken_keeps_its_cost_and_its_reason() -> None:
 
 
 def test_where_nothing_is_expected_to_cost_anything_a_chain_is_taken() -> None:
-    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 0}))
+    choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 0}))
     assert (choice.rung, choice.plan.kind, choice.shown) == ("cheapest", "lazy-chain", "c→b→a")
 
 
@@ -90,7 +89,7 @@ def test_a_join_tree_is_taken_where_two_joins_save_what_a_chain_repeats() -> Non
     facts = facts_of(pattern, {"a": 30, "b": 30, "c": 30, "d": 30})
     assert facts.estimates is not None
     selective = replace(facts.estimates, selectivities={0: 0.05, 1: 0.05})
-    choice = choose(replace(facts, estimates=selective))
+    choice = choose_plan(replace(facts, estimates=selective))
     assert (choice.rung, choice.plan.kind) == ("cheapest", "zstream")
     assert choice.shown in {"((a b) (c d))", "((c d) (a b))"}
     assert "of the best chain's time" in choice.reason
@@ -101,7 +100,7 @@ def test_where_what_is_rare_changes_each_partial_match_chooses() -> None:
     assert facts.estimates is not None
     places = ({0: 1.0, 1: 20.0, 2: 19.0}, {0: 19.0, 1: 20.0, 2: 1.0})
     scattered = replace(facts.estimates, places=places, windows=100_000.0)
-    choice = choose(replace(facts, estimates=scattered))
+    choice = choose_plan(replace(facts, estimates=scattered))
     assert (choice.rung, choice.plan.kind, choice.plan.branches) == ("rare changes", "tree", None)
     assert "of the best chain's time" in choice.reason
     assert not choice.adapts
@@ -112,11 +111,11 @@ def test_a_pattern_with_hardly_any_work_is_left_to_a_chain() -> None:
     assert facts.estimates is not None
     places = ({0: 1.0, 1: 20.0, 2: 19.0}, {0: 19.0, 1: 20.0, 2: 1.0})
     little = replace(facts.estimates, places=places, windows=1.0)
-    assert choose(replace(facts, estimates=little)).rung == "cheapest"
+    assert choose_plan(replace(facts, estimates=little)).rung == "cheapest"
 
 
 def test_without_statistics_each_bucket_counts_for_itself() -> None:
-    choice = choose(facts_of(RISING))
+    choice = choose_plan(facts_of(RISING))
     assert (choice.rung, choice.plan.kind, choice.plan.branches) == (
         "no statistics", "lazy-chain", None,
     )  # fmt: skip
@@ -125,18 +124,18 @@ def test_without_statistics_each_bucket_counts_for_itself() -> None:
 
 
 def test_one_variable_has_one_order() -> None:
-    assert choose(facts_of(seq(A).within("3 s"), {"a": 5})).rung == "one variable"
+    assert choose_plan(facts_of(seq(A).within("3 s"), {"a": 5})).rung == "one variable"
 
 
 @pytest.mark.parametrize("strategy", ["skip till next match", "strict"])
 def test_runs_follow_the_pattern_whatever_plan_is_asked_for(strategy: str) -> None:
     pattern = RISING.strategy(strategy)
     facts = facts_of(pattern, wish=plans.chain("b", "a", "c"))
-    choice = choose(facts)
+    choice = choose_plan(facts)
     assert (choice.rung, choice.plan.kind) == ("strategy", "eager")
     assert names(facts, choice.order) == "abc"
     assert "whatever plan= says" in choice.reason
-    assert "plan=" not in choose(facts_of(pattern)).reason
+    assert "plan=" not in choose_plan(facts_of(pattern)).reason
 
 
 @pytest.mark.parametrize(
@@ -150,41 +149,41 @@ def test_runs_follow_the_pattern_whatever_plan_is_asked_for(strategy: str) -> No
         (plans.lazy_chain(), "c→b→a"),
     ],
 )
-def test_a_plan_can_be_forced(wish: Wish, shown: str) -> None:
-    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 1}, wish))
+def test_a_plan_can_be_forced(wish: PlanRequest, shown: str) -> None:
+    choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 1}, wish))
     assert (choice.rung, choice.shown) == ("forced", shown)
     assert choice.adapts == (wish == plans.lazy_chain())
 
 
 @pytest.mark.parametrize("kind", ["lazy-chain", "zstream", "hybrid", "tree", "eager"])
 def test_a_kind_can_be_forced_without_statistics(kind: str) -> None:
-    assert choose(facts_of(RISING, wish=plans.wish(kind))).plan.kind == kind
+    assert choose_plan(facts_of(RISING, wish=plans.read_plan_request(kind))).plan.kind == kind
 
 
 def test_each_alternative_of_an_or_has_its_own_plan() -> None:
     pattern = (
         any_of(seq(A, B), seq(C, D)).where("a.price < b.price", "c.price < d.price").within("5 s")
     )
-    choice = choose(facts_of(pattern, {"a": 9, "b": 1, "c": 1, "d": 9}))
+    choice = choose_plan(facts_of(pattern, {"a": 9, "b": 1, "c": 1, "d": 9}))
     assert choice.shown == "b→a or c→d"
     assert choice.plan.branches == (BranchPlan((1, 0)), BranchPlan((0, 1)))
 
 
 def test_a_forced_order_leaves_out_what_a_branch_does_not_fill() -> None:
     pattern = seq(A, B.optional(), C).within("5 s")
-    choice = choose(facts_of(pattern, wish=plans.join((("c", "b"), "a"))))
+    choice = choose_plan(facts_of(pattern, wish=plans.join((("c", "b"), "a"))))
     assert choice.plan.branches is not None
     assert {each.shape for each in choice.plan.branches} == {((2, 1), 0), (1, 0)}
 
 
 def test_notes_stand_in_the_reason() -> None:
-    assert choose(facts_of(RISING, notes=("so it is",))).reason.endswith("; so it is")
+    assert choose_plan(facts_of(RISING, notes=("so it is",))).reason.endswith("; so it is")
 
 
 def test_lists_come_last() -> None:
     pattern = seq(A, event("b", "name = 'b'").times("+"), C).within("10 s")
     facts = facts_of(pattern, {"a": 20, "b": 8, "c": 20})
-    assert names(facts, choose(facts).order).endswith("b")
+    assert names(facts, choose_plan(facts).order).endswith("b")
 
 
 def test_and_and_not_are_planned_too() -> None:
@@ -192,7 +191,7 @@ def test_and_and_not_are_planned_too() -> None:
         all_of(A, B, no(event("y", "name = 'y'")), C).where("a.price < b.price").within("10 s")
     )
     facts = facts_of(pattern, {"a": 9, "b": 2, "c": 1, "y": 4})
-    assert names(facts, choose(facts).order)[0] == "c"
+    assert names(facts, choose_plan(facts).order)[0] == "c"
 
 
 # ---- what is said of it ------------------------------------------------------------------------
@@ -200,8 +199,8 @@ def test_and_and_not_are_planned_too() -> None:
 
 def test_what_is_expected_of_each_join_is_told() -> None:
     compiled = compiled_of(RISING)
-    choice = choose(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
-    told = planned(compiled, choice, Adaptation("invariants"))
+    choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
+    told = describe_costs(compiled, choice, Adaptation("invariants"))
     nodes = told["branches"][0]["nodes"]
     assert [node["binds"] for node in nodes] == [["c"], ["b"], ["a"]]
     assert nodes[1]["pairs"] == pytest.approx(100 * 20 * 1)
@@ -269,7 +268,7 @@ def test_statistics_say_each_thing_once() -> None:
 def test_a_rate_of_0_is_the_rarest(never: str) -> None:
     rates = {"a": 3, "b": 2, "c": 5, never: 0}
     facts = with_statistics(facts_of(RISING, {"a": 1, "b": 1, "c": 1}), Statistics(rates))
-    choice = choose(facts)
+    choice = choose_plan(facts)
     assert names(facts, choice.order)[0] == never
     assert choice.cost
 
@@ -277,7 +276,7 @@ def test_a_rate_of_0_is_the_rarest(never: str) -> None:
 def test_rates_that_are_all_0_say_nothing() -> None:
     zeros = Statistics({"a": 0, "b": 0, "c": 0})
     facts = with_statistics(facts_of(RISING, {"a": 1, "b": 1, "c": 1}), zeros)
-    choice = choose(facts)
+    choice = choose_plan(facts)
     assert choice.rung == "no statistics"
     assert "every rate given is 0" in choice.reason
 
@@ -317,22 +316,22 @@ def test_statistics_are_numbers_that_can_be(rates: Any, selectivities: Any, mess
         (plans.hybrid(eager=["a", "b"], lazy=["b", "c"]), "the hybrid plan names 'b' twice"),
     ],
 )
-def test_a_plan_names_every_positive_variable_once(wish: Wish, message: str) -> None:
+def test_a_plan_names_every_positive_variable_once(wish: PlanRequest, message: str) -> None:
     compiled = compiled_of(seq(A, no(event("y", "name = 'y'")), B, C).within("5 s"))
     with pytest.raises(PlanError, match=message) as caught:
-        check_wish(wish, compiled.variables, compiled.branches)
+        check_plan_request(wish, compiled.variables, compiled.branches)
     assert caught.value.hint is not None
     # What the hint says can be pasted.
     _, _, example = caught.value.hint.partition("for example ")
     pasted = eval(example, {"cep": cep})
     assert pasted.kind == wish.kind
-    check_wish(pasted, compiled.variables, compiled.branches)
+    check_plan_request(pasted, compiled.variables, compiled.branches)
 
 
 def test_a_repeated_group_cannot_be_kept_eagerly() -> None:
     compiled = compiled_of(seq(A, seq(B, C).times("+")).within("5 s"))
     with pytest.raises(PlanError, match="keeps 'b' eagerly, which is in a repeated group"):
-        check_wish(
+        check_plan_request(
             plans.hybrid(eager=["b", "c"], lazy=["a"]), compiled.variables, compiled.branches
         )
 
@@ -349,36 +348,52 @@ def test_a_join_is_a_pair(parts: object) -> None:
 @pytest.mark.parametrize("plan", ["greedy", 3, None, ["a"]])
 def test_what_is_no_plan_is_refused(plan: object) -> None:
     with pytest.raises(PlanError, match="is no plan") as caught:
-        plans.wish(plan)
+        plans.read_plan_request(plan)
     assert caught.value.hint is not None
     assert '"zstream"' in caught.value.hint
 
 
 def test_a_plan_that_was_not_called_is_named_as_such() -> None:
     with pytest.raises(PlanError, match="has a function") as caught:
-        plans.wish(plans.tree)
+        plans.read_plan_request(plans.tree)
     assert "call it" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(
     ("wish", "adaptation", "says"),
     [
-        (plans.wish("auto"), adapt.off(), 'no: adapt="off"'),
-        (plans.wish("auto"), adapt.always(), "always: the plan is made anew before each chunk"),
-        (plans.wish("zstream"), adapt.threshold(0.5), "threshold, 50%: "),
-        (plans.wish("auto"), adapt.invariants(None, 0.2), "invariants, k=all, distance=0.2: "),
-        (plans.wish("tree"), adapt.always(), "no: each partial match chooses for itself"),
-        (plans.wish("eager"), adapt.always(), "no: eager keeps the order of the pattern"),
-        (plans.wish("hybrid"), adapt.always(), "no: a hybrid plan keeps its groups"),
+        (plans.read_plan_request("auto"), adapt.off(), 'no: adapt="off"'),
+        (
+            plans.read_plan_request("auto"),
+            adapt.always(),
+            "always: the plan is made anew before each chunk",
+        ),
+        (plans.read_plan_request("zstream"), adapt.threshold(0.5), "threshold, 50%: "),
+        (
+            plans.read_plan_request("auto"),
+            adapt.invariants(None, 0.2),
+            "invariants, k=all, distance=0.2: ",
+        ),
+        (
+            plans.read_plan_request("tree"),
+            adapt.always(),
+            "no: each partial match chooses for itself",
+        ),
+        (
+            plans.read_plan_request("eager"),
+            adapt.always(),
+            "no: eager keeps the order of the pattern",
+        ),
+        (plans.read_plan_request("hybrid"), adapt.always(), "no: a hybrid plan keeps its groups"),
         (plans.chain("c", "b", "a"), adapt.always(), "no: the order was forced"),
         (plans.join(("a", ("b", "c"))), adapt.always(), "no: the order was forced"),
     ],
 )
 def test_explain_says_whether_and_when_the_plan_changes(
-    wish: Wish, adaptation: Adaptation, says: str
+    wish: PlanRequest, adaptation: Adaptation, says: str
 ) -> None:
-    choice = choose(facts_of(RISING, {"a": 100, "b": 10, "c": 1}, wish=wish))
-    told = planned(compiled_of(RISING), choice, adaptation)["adaptation"]
+    choice = choose_plan(facts_of(RISING, {"a": 100, "b": 10, "c": 1}, wish=wish))
+    told = describe_costs(compiled_of(RISING), choice, adaptation)["adaptation"]
     assert told.startswith(says)
 
 

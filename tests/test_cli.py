@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_cep import cli, demo, statements
+from spark_cep.cli import command, demo, statements
 from spark_cep.errors import LimitError, PatternError
-from spark_cep.local_spark import SparkUnavailable
+from spark_cep.spark.session import SparkStartError
 from spark_cep.udfs.errors import WorkerError
 
 
@@ -16,18 +16,18 @@ def fail_with(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*, rows: int, as_json: bool) -> None:
         raise problem
 
-    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr(demo, "run_demo", run)
 
 
 def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == cli.DONE
+    assert command.main([]) == command.DONE
     assert "demo" in capsys.readouterr().out
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(["--version"])
-    assert ended.value.code == cli.DONE
+        command.main(["--version"])
+    assert ended.value.code == command.DONE
     assert capsys.readouterr().out.startswith("spark-cep ")
 
 
@@ -36,8 +36,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 )
 def test_wrong_arguments_end_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli.main(arguments)
-    assert ended.value.code == cli.WRONG_ARGUMENTS
+        command.main(arguments)
+    assert ended.value.code == command.WRONG_ARGUMENTS
 
 
 @pytest.mark.parametrize(
@@ -53,37 +53,37 @@ def test_an_error_of_the_library_ends_with_1_and_its_hint(
     problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fail_with(problem, monkeypatch)
-    assert cli.main(["demo"]) == cli.REFUSED
+    assert command.main(["demo"]) == command.REFUSED
     assert "hint:" in capsys.readouterr().err
 
 
 def test_a_spark_that_cannot_start_ends_with_3(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fail_with(SparkUnavailable("no Java"), monkeypatch)
-    assert cli.main(["demo"]) == cli.NO_SPARK
+    fail_with(SparkStartError("no Java"), monkeypatch)
+    assert command.main(["demo"]) == command.NO_SPARK
     assert capsys.readouterr().err == "spark-cep: no Java\n"
 
 
 def test_an_error_of_somebody_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     fail_with(ZeroDivisionError(), monkeypatch)
     with pytest.raises(ZeroDivisionError):
-        cli.main(["demo"])
+        command.main(["demo"])
 
 
 def test_a_statement_and_its_tables_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[statements.Task] = []
-    monkeypatch.setattr(statements, "run", ran.append)
-    monkeypatch.setattr(statements, "explain", ran.append)
+    ran: list[statements.StatementTask] = []
+    monkeypatch.setattr(statements, "run_statement", ran.append)
+    monkeypatch.setattr(statements, "explain_statement", ran.append)
     tables = ["--table", "t=ticks.csv", "--table", "u=a=b"]
-    assert cli.main(["run", "--sql", "SELECT 1", *tables, "--out", "x.json"]) == cli.DONE
-    assert cli.main(["explain", "--sql", "SELECT 1", "--json"]) == cli.DONE
-    wanted = statements.Task("SELECT 1", {"t": "ticks.csv", "u": "a=b"}, "x.json")
-    assert ran == [wanted, statements.Task("SELECT 1", {}, as_json=True)]
+    assert command.main(["run", "--sql", "SELECT 1", *tables, "--out", "x.json"]) == command.DONE
+    assert command.main(["explain", "--sql", "SELECT 1", "--json"]) == command.DONE
+    wanted = statements.StatementTask("SELECT 1", {"t": "ticks.csv", "u": "a=b"}, "x.json")
+    assert ran == [wanted, statements.StatementTask("SELECT 1", {}, as_json=True)]
 
 
 def test_a_format_that_is_not_known_is_refused_before_spark_starts() -> None:
-    assert cli.main(["run", "--sql", "SELECT 1", "--table", "t=ticks.xls"]) == cli.REFUSED
+    assert command.main(["run", "--sql", "SELECT 1", "--table", "t=ticks.xls"]) == command.REFUSED
 
 
 def test_a_statement_may_be_in_a_file(tmp_path: Path) -> None:

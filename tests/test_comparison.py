@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_cep.explaining.analysis import Analysis
-from spark_cep.explaining.comparison import comparison, scale, tables
-from spark_cep.explaining.counts import from_text, merged, shown
-from spark_cep.udfs.output import METRICS, TOTALS
+from spark_cep.explanation.comparison import (
+    Analysis,
+    build_tables,
+    comparison_lines,
+    estimate_scale,
+)
+from spark_cep.explanation.counts import merge_counts, parse_counts, public_counts
+from spark_cep.udfs.output import ENGINE_METRICS, PLANNING_METRICS
 from tests.explained import branch, chain, facts
 
 SWAP = {
@@ -35,52 +39,63 @@ PLAN = facts("lazy-chain", ["a", "b", "c"], chain("b", "a", "c"))
 
 
 def analysis(*buckets: dict[str, Any], complete: bool = True) -> Analysis:
-    return Analysis(PLAN, {**merged(buckets), "complete": complete}, 2.31)
+    return Analysis(PLAN, {**merge_counts(buckets), "complete": complete}, 2.31)
 
 
 def test_numbers_and_pairs_add_up_and_peaks_are_the_largest() -> None:
     other = {"pairs": 4, "peak_partial_matches": 9, "nodes": {"0:0,1": [1, 2], "1:0": [5, 5]}}
-    found = merged([BUCKET, other])
+    found = merge_counts([BUCKET, other])
     assert (found["pairs"], found["peak_partial_matches"]) == (604, 9)
     assert found["nodes"] == {"0:0,1": [401, 42], "0:1,2": [9, 3], "1:0": [5, 5]}
     assert found["candidates"] == {"0": 100, "1": 30}
 
 
 def test_a_bucket_that_says_nothing_counts_nothing() -> None:
-    assert merged([BUCKET, from_text("{}")]) == merged([BUCKET])
-    assert set(merged([])) == {*METRICS, *TOTALS, "conditions", "candidates", "nodes", "swaps"}
+    assert merge_counts([BUCKET, parse_counts("{}")]) == merge_counts([BUCKET])
+    assert set(merge_counts([])) == {
+        *ENGINE_METRICS,
+        *PLANNING_METRICS,
+        "conditions",
+        "candidates",
+        "nodes",
+        "swaps",
+    }
 
 
 def test_merged_counts_merge_again() -> None:
-    one, two = merged([BUCKET]), merged([BUCKET, {"pairs": 1}])
-    assert merged([one, two]) == merged([BUCKET, BUCKET, {"pairs": 1}])
+    one, two = merge_counts([BUCKET]), merge_counts([BUCKET, {"pairs": 1}])
+    assert merge_counts([one, two]) == merge_counts([BUCKET, BUCKET, {"pairs": 1}])
 
 
 def test_swaps_stand_in_the_order_of_event_time() -> None:
     early = {**SWAP, "event_time": "2026-01-05 08:00:00"}
-    assert merged([BUCKET, {"swaps": [early]}])["swaps"] == [early, SWAP]
+    assert merge_counts([BUCKET, {"swaps": [early]}])["swaps"] == [early, SWAP]
 
 
 def test_event_times_that_are_numbers_stand_in_their_order() -> None:
-    found = merged([{"swaps": [{**SWAP, "event_time": time}]} for time in ("10", "9", "-2.5")])
+    found = merge_counts(
+        [{"swaps": [{**SWAP, "event_time": time}]} for time in ("10", "9", "-2.5")]
+    )
     assert [swap["event_time"] for swap in found["swaps"]] == ["-2.5", "9", "10"]
 
 
 def test_keys_stand_in_the_order_of_their_numbers() -> None:
-    found = merged([{"candidates": {"10": 1, "9": 1}, "nodes": {"0:10": [1, 1], "0:9": [1, 1]}}])
+    found = merge_counts(
+        [{"candidates": {"10": 1, "9": 1}, "nodes": {"0:10": [1, 1], "0:9": [1, 1]}}]
+    )
     assert list(found["candidates"]) == ["9", "10"]
     assert list(found["nodes"]) == ["0:9", "0:10"]
 
 
 def test_metrics_show_numbers_only() -> None:
-    found = shown(merged([BUCKET, BUCKET]))
+    found = public_counts(merge_counts([BUCKET, BUCKET]))
     assert found["plan_swaps"] == 2
     assert found["stretches"] == 20
     assert {type(value) for value in found.values()} == {int}
 
 
 def test_measured_stands_beside_estimated() -> None:
-    lines = list(comparison(analysis(BUCKET)))
+    lines = list(comparison_lines(analysis(BUCKET)))
     assert lines == [
         "Match #7: SEQ(a, b, c)",
         "  plan      lazy-chain a→b→c",
@@ -116,30 +131,32 @@ def test_measured_stands_beside_estimated() -> None:
 def test_estimates_for_a_million_rows_are_scaled_by_the_candidates_there_were() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"), unit="a million rows")
     # Expected are 60 windows with 10 of a and 20 of b in each, 1,800 in a million rows.
-    counts = merged([{"candidates": {"0": 500, "1": 400}, "pairs": 7}])
-    assert scale(plan, counts) == 0.5
+    counts = merge_counts([{"candidates": {"0": 500, "1": 400}, "pairs": 7}])
+    assert estimate_scale(plan, counts) == 0.5
     work, candidates, shares, *_ = (
-        {row.label: row for row in table.rows} for table in tables(plan, counts)
+        {row.label: row for row in table.rows} for table in build_tables(plan, counts)
     )
     assert (work["pairs"].estimated, work["pairs"].measured) == (600_000, 7)
     assert (candidates["a"].estimated, candidates["a"].measured) == (300, 500)
     assert (candidates["b"].estimated, candidates["b"].measured) == (600, 400)
     assert shares["a.price < b.price"].estimated == 0.25
-    lines = list(comparison(Analysis(plan, {**counts, "complete": True}, 1.0)))
+    lines = list(comparison_lines(Analysis(plan, {**counts, "complete": True}, 1.0)))
     assert "  estimates those for a million rows times 0.5, by the candidates there were" in lines
 
 
 def test_estimates_that_cannot_be_scaled_are_not_compared() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"), unit="a window", statistics=None)
-    assert scale(plan, merged([])) is None
-    found = {row.label: row for table in tables(plan, merged([])) for row in table.rows}
+    assert estimate_scale(plan, merge_counts([])) is None
+    found = {row.label: row for table in build_tables(plan, merge_counts([])) for row in table.rows}
     assert found["pairs"].estimated is None
 
 
 def test_steps_of_no_plan_are_named_and_the_costly_ones_shown() -> None:
     plan = facts("tree", ["a", "b", "c"])
     nodes = {"0:0,1": [5, 1], "0:1,2": [9, 2], "0:0,1,2": [7, 3]}
-    found = {table.title: table.rows for table in tables(plan, merged([{"nodes": nodes}]))}
+    found = {
+        table.title: table.rows for table in build_tables(plan, merge_counts([{"nodes": nodes}]))
+    }
     assert [(row.label, row.measured) for row in found["Pairs of a join"]] == [
         ("b c", 9), ("a b c", 7), ("a b", 5),
     ]  # fmt: skip
@@ -147,19 +164,19 @@ def test_steps_of_no_plan_are_named_and_the_costly_ones_shown() -> None:
 
 def test_an_estimated_selectivity_stands_beside_the_measured_one() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"))
-    found = {table.title: table.rows for table in tables(plan, merged([BUCKET]))}
+    found = {table.title: table.rows for table in build_tables(plan, merge_counts([BUCKET]))}
     (row,) = found["Share that a condition keeps"]
     assert (row.label, row.estimated, row.measured) == ("a.price < b.price", 0.25, 0.25)
 
 
 def test_a_condition_that_was_never_tested_has_no_share() -> None:
-    found = {table.title: table.rows for table in tables(PLAN, merged([]))}
+    found = {table.title: table.rows for table in build_tables(PLAN, merge_counts([]))}
     assert [row.measured for row in found["Share that a condition keeps"]] == [None]
     assert found["Candidates"] == ()
 
 
 def test_equal_swaps_of_many_buckets_are_one_line() -> None:
-    lines = list(comparison(analysis(BUCKET, BUCKET, BUCKET)))
+    lines = list(comparison_lines(analysis(BUCKET, BUCKET, BUCKET)))
     assert lines[-3:-1] == [
         "Plan swaps: 3",
         "  c→b→a to b→c→a, 3 times, first at 2026-01-05 09:00:00",
@@ -172,7 +189,7 @@ def test_swaps_that_differ_in_figures_only_are_one_line() -> None:
         {**SWAP, "because": why.format(one, other), "event_time": str(time)}
         for time, (one, other) in enumerate([("6.8e-06", "1"), ("0.25", "1.2e+03")], start=9)
     ]
-    lines = list(comparison(analysis({"swaps": swaps[1:]}, {"swaps": swaps[:1]})))
+    lines = list(comparison_lines(analysis({"swaps": swaps[1:]}, {"swaps": swaps[:1]})))
     assert lines[-6:] == [
         "Plan swaps: 2",
         "  c→b→a to b→c→a, 2 times, first at 9",
@@ -185,17 +202,17 @@ def test_swaps_that_differ_in_figures_only_are_one_line() -> None:
 
 def test_rows_of_slices_are_said_to_count_twice() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"), slices="16 windows long: hot")
-    work = tables(plan, merged([BUCKET]))[0]
+    work = build_tables(plan, merge_counts([BUCKET]))[0]
     assert work.rows[0].label == "rows, those in two slices twice"
 
 
 def test_a_query_that_no_row_reached_took_no_time_in_the_engine() -> None:
-    assert "  engine    no row reached it" in list(comparison(analysis({"rows": 0})))
+    assert "  engine    no row reached it" in list(comparison_lines(analysis({"rows": 0})))
 
 
 def test_no_more_than_ten_ways_to_swap_are_written_out() -> None:
     many = [{**SWAP, "because": f"reason {letter}"} for letter in "abcdefghijklm"]
-    lines = list(comparison(analysis({"swaps": many})))
+    lines = list(comparison_lines(analysis({"swaps": many})))
     assert lines[-1] == "  and 3 other ways"
 
 
@@ -203,28 +220,28 @@ def test_branches_have_joins_of_their_own() -> None:
     pairs = [branch(names, chain(*names)) for names in (["a", "b"], ["c", "d"])]
     plan = facts("lazy-chain", list("abcd"), branches=pairs)
     plan["branches"][1]["nodes"][1] = {**pairs[1]["nodes"][1], "key": "1:0,1"}
-    counts = merged([{"nodes": {"1:0,1": [7, 2]}}])
-    found = {table.title: table.rows for table in tables(plan, counts)}
+    counts = merge_counts([{"nodes": {"1:0,1": [7, 2]}}])
+    found = {table.title: table.rows for table in build_tables(plan, counts)}
     assert [(row.label, row.measured) for row in found["Pairs of a join"]] == [
         ("branch 1: a b", None), ("branch 2: c d", 7),
     ]  # fmt: skip
 
 
 def test_partial_counts_say_so() -> None:
-    lines = list(comparison(analysis(BUCKET, complete=False)))
+    lines = list(comparison_lines(analysis(BUCKET, complete=False)))
     assert "not all of the answer was read" in lines[3]
 
 
 def test_an_estimate_of_which_a_part_is_unknown_is_unknown() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"))
     plan["branches"][0]["nodes"][0]["partials"] = None
-    found = {row.label: row for table in tables(plan, merged([])) for row in table.rows}
+    found = {row.label: row for table in build_tables(plan, merge_counts([])) for row in table.rows}
     assert found["partial matches"].estimated is None
     assert found["matches"].estimated == 200
 
 
 def test_a_single_variable_makes_matches_and_no_partial_ones() -> None:
     plan = facts("eager", ["a"], "a")
-    found = {row.label: row for table in tables(plan, merged([])) for row in table.rows}
+    found = {row.label: row for table in build_tables(plan, merge_counts([])) for row in table.rows}
     assert found["partial matches"].estimated is None
     assert found["matches"].estimated == 100

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_cep import all_of, any_of, event, no, seq, udf
-from spark_cep.udfs.expressions import BIGINT, BOOL, Cell, Type, cells
+from spark_cep.udfs.expressions import BIGINT, BOOL, Cell, Type, cells_of
 from spark_cep.udfs.program import Variable, Window
 from tests.compiling import compiled
 from tests.fake_typer import LocalTyper
@@ -264,7 +264,7 @@ def test_lists_are_read_element_by_element_or_folded(text: str, condition: str) 
 )
 def test_folds_have_sparks_types(fold: str, type_: Type) -> None:
     found = compiled(seq("a", "b+").where(f"{fold} IS NULL"))
-    (cell,) = cells(found.compiled.conditions[0].expression)
+    (cell,) = cells_of(found.compiled.conditions[0].expression)
     assert cell.type == type_
 
 
@@ -324,7 +324,7 @@ def test_collated_strings_of_one_collation_compare_by_their_keys() -> None:
     typer = Collating({c.name: c.type for c in columns})
     found = compiled(AB.where("a.word < b.word"), columns=columns, typer=typer)
     assert found.conditions() == ["<(a[collation_key(`word`)], b[collation_key(`word`)])"]
-    (left, right) = cells(found.compiled.conditions[0].expression)
+    (left, right) = cells_of(found.compiled.conditions[0].expression)
     assert isinstance(left, Cell)
     assert left.type == right.type == Type("binary")
 
@@ -460,6 +460,6 @@ def _infos() -> list[object]:
 
 
 def _info(name: str, type_: Type) -> object:
-    from spark_cep.compiling.compiled import ColumnInfo
+    from spark_cep.expressions.schema import ColumnInfo
 
     return ColumnInfo(name, type_)

@@ -28,7 +28,7 @@ from tests.settings import in_advances, in_slices, whole
 from tests.strategies import cases
 
 if TYPE_CHECKING:
-    from spark_cep.pattern import Node, Pattern
+    from spark_cep.pattern import EventPatternNode, Pattern
     from tests.reference.expressions import Value
     from tests.reference.matcher import Match
 
@@ -92,7 +92,7 @@ def check(
     assert {"missing": dict(missing), "surplus": dict(surplus)} == {"missing": {}, "surplus": {}}
 
 
-def has_list(node: Node) -> bool:
+def has_list(node: EventPatternNode) -> bool:
     return isinstance(node, Repeat) or any(has_list(child) for child in children(node))
 
 

@@ -9,10 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from spark_cep.explaining.drawing import drawn, plan_sketch
-from spark_cep.explaining.planned import title
-from spark_cep.explaining.sketch import PADDING, Box, Line, Sketch, clipped, text_width
-from spark_cep.explaining.svg import MARGIN
+from spark_cep.explanation.drawing import draw_plan, sketch_plan
+from spark_cep.explanation.facts import plan_title
+from spark_cep.explanation.svg import MARGIN, PADDING, Box, Line, Sketch, clip_text, text_width
 from tests.explained import branch, chain, facts
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -125,13 +124,13 @@ def labels(sketch: Sketch) -> list[Box]:
 
 @ANY
 def test_no_label_covers_another(plan: dict[str, Any]) -> None:
-    for one, two in combinations(labels(plan_sketch(plan)), 2):
+    for one, two in combinations(labels(sketch_plan(plan)), 2):
         assert not meet(one, two), (one, two)
 
 
 @ANY
 def test_no_line_runs_through_a_label(plan: dict[str, Any]) -> None:
-    sketch = plan_sketch(plan)
+    sketch = sketch_plan(plan)
     for line in sketch.lines:
         for box in labels(sketch):
             assert not crosses(line, box), (line, box)
@@ -139,14 +138,14 @@ def test_no_line_runs_through_a_label(plan: dict[str, Any]) -> None:
 
 @ANY
 def test_labels_hold_their_text(plan: dict[str, Any]) -> None:
-    for box in labels(plan_sketch(plan)):
+    for box in labels(sketch_plan(plan)):
         room = box.width - (0 if box.look == "note" else 2 * PADDING)
         assert max(map(text_width, box.lines)) <= room + 0.01, box
 
 
 @ANY
 def test_everything_is_inside_the_picture(plan: dict[str, Any]) -> None:
-    root = ElementTree.fromstring(drawn(plan))
+    root = ElementTree.fromstring(draw_plan(plan))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
     for rect in root.iter(f"{SVG}rect"):
         x, y, w, h = (float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
@@ -163,14 +162,14 @@ def test_everything_is_inside_the_picture(plan: dict[str, Any]) -> None:
 
 @ANY
 def test_every_variable_occurs(plan: dict[str, Any]) -> None:
-    root = ElementTree.fromstring(drawn(plan))
+    root = ElementTree.fromstring(draw_plan(plan))
     words = {word for text in root.itertext() for word in text.replace(",", " ").split()}
     assert set(plan["before"]["candidates"]) <= words
 
 
 @ANY
 def test_the_picture_needs_nothing_from_outside(plan: dict[str, Any]) -> None:
-    root = ElementTree.fromstring(drawn(plan))
+    root = ElementTree.fromstring(draw_plan(plan))
     tags = {each.tag.removeprefix(SVG) for each in root.iter()}
     assert tags <= {"svg", "g", "rect", "text", "title", "polyline", "polygon"}
     for each in root.iter():
@@ -178,7 +177,7 @@ def test_the_picture_needs_nothing_from_outside(plan: dict[str, Any]) -> None:
 
 
 def texts(plan: dict[str, Any]) -> list[str]:
-    return [box.lines[0] for box in plan_sketch(plan).boxes if box.lines]
+    return [box.lines[0] for box in sketch_plan(plan).boxes if box.lines]
 
 
 def test_a_chain_takes_its_variables_in_its_order_and_stores_the_rest() -> None:
@@ -198,7 +197,7 @@ def test_an_eager_chain_stores_nothing() -> None:
 
 def test_a_step_says_its_rate_its_conditions_and_its_cost() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"))
-    step = next(box for box in plan_sketch(plan).boxes if box.lines[0] == "take a")
+    step = next(box for box in sketch_plan(plan).boxes if box.lines[0] == "take a")
     assert step.lines == (
         "take a",
         "10 in a window",
@@ -220,7 +219,7 @@ def test_a_chain_of_zstream_is_drawn_as_joins() -> None:
 
 
 def test_parents_stand_above_the_middle_of_what_they_join() -> None:
-    sketch = plan_sketch(facts("zstream", list("abcd"), [["a", "b"], ["c", "d"]]))
+    sketch = sketch_plan(facts("zstream", list("abcd"), [["a", "b"], ["c", "d"]]))
     by_name = {box.lines[0]: box for box in sketch.boxes}
     assert by_name["a b c d"].y < by_name["a b"].y < by_name["a"].y
     assert by_name["a b"].top[0] == (by_name["a"].top[0] + by_name["b"].top[0]) / 2
@@ -232,13 +231,13 @@ def test_a_hybrid_without_an_eager_group_has_buffers_only_and_says_so() -> None:
     assert [line for line in lines if line.startswith(("buffer ", "merge "))] == [
         "merge 2: a b c", "merge 1: a b", "buffer a", "buffer b", "buffer c",
     ]  # fmt: skip
-    assert title(found) == "hybrid a→b→c, all bound late"
-    assert title(hybrid(list("abc"), list("abc"))) == "hybrid a→b→c, all kept ready"
-    assert title(hybrid(list("abc"), list("ab"))) == "hybrid a→b→c"
+    assert plan_title(found) == "hybrid a→b→c, all bound late"
+    assert plan_title(hybrid(list("abc"), list("abc"))) == "hybrid a→b→c, all kept ready"
+    assert plan_title(hybrid(list("abc"), list("ab"))) == "hybrid a→b→c"
 
 
 def test_a_hybrid_frames_the_eager_group_and_numbers_the_merges() -> None:
-    sketch = plan_sketch(hybrid(list("abcd"), ["b", "c"]))
+    sketch = sketch_plan(hybrid(list("abcd"), ["b", "c"]))
     frame = next(box for box in sketch.boxes if box.look == "frame")
     inside = {box.lines[0] for box in labels(sketch) if meet(box, frame)}
     assert inside == {"b c", "b", "c", "kept in the state"}
@@ -247,7 +246,7 @@ def test_a_hybrid_frames_the_eager_group_and_numbers_the_merges() -> None:
 
 
 def test_a_small_tree_has_a_state_for_each_set_of_variables() -> None:
-    sketch = plan_sketch(facts("tree", ["a", "b", "c"]))
+    sketch = sketch_plan(facts("tree", ["a", "b", "c"]))
     states = [box.lines[0] for box in sketch.boxes if box.look != "note"]
     assert states == ["start", "a", "b", "c", "a b", "a c", "b c", "a b c"]
     assert len(sketch.lines) == 3 + 3 * 2 + 3
@@ -275,7 +274,7 @@ def test_a_repeated_group_is_one_step_and_none_of_its_variables_is_negated() -> 
     plan = facts("lazy-chain", names, chain(*names))
     plan["statistics"]["rates"] = {"a": 1, "b": 20, "c": 30}
     plan["before"]["candidates"] = {"a": [], "b": ["kind = 'B'"], "c": ["kind = 'C'"]}
-    sketch = plan_sketch(plan)
+    sketch = sketch_plan(plan)
     group = next(box for box in sketch.boxes if box.lines[0] == "take (b c)")
     assert group.lines[1] == "20 and 30 in a window"
     assert group.lines[2:4] == ("kind = 'B'", "kind = 'C'")
@@ -293,7 +292,7 @@ def test_many_branches_are_listed_after_the_first_few() -> None:
 
 
 def test_long_names_are_clipped_and_whole_in_the_hint() -> None:
-    sketch = plan_sketch(facts("lazy-chain", LONG, chain(*LONG)))
+    sketch = sketch_plan(facts("lazy-chain", LONG, chain(*LONG)))
     step = next(box for box in sketch.boxes if box.lines[0].startswith("take "))
     assert step.lines[0].endswith("…")
     assert step.hint.startswith(LONG[0])
@@ -301,13 +300,13 @@ def test_long_names_are_clipped_and_whole_in_the_hint() -> None:
 
 def test_wide_letters_take_two_places() -> None:
     assert text_width("温度") == text_width("abcd")
-    assert clipped("温度湿度", 5) == "温度…"
+    assert clip_text("温度湿度", 5) == "温度…"
 
 
 def test_what_users_wrote_cannot_become_markup() -> None:
     bad = "<script>&'\"\x00"
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"), pattern=bad)
     plan["before"]["candidates"] = {"a": [bad], "b": []}
-    root = ElementTree.fromstring(drawn(plan))
+    root = ElementTree.fromstring(draw_plan(plan))
     assert not list(root.iter(f"{SVG}script"))
     assert "<script>&'\"\ufffd" in [each.text for each in root.iter(f"{SVG}text")]

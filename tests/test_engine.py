@@ -13,19 +13,19 @@ import pytest
 from benchmarks.programs import prepare
 from spark_cep.errors import CepError, LimitError, PatternError
 from spark_cep.pattern import Pattern, event, no, seq
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.errors import WorkerError, from_text
-from spark_cep.udfs.output import Field, Output
+from spark_cep.udfs.errors import WorkerError, parse_error
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.state import fingerprint_program, state_from_bytes, state_to_bytes
+from spark_cep.udfs.execution.worker import run_events
+from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import BranchPlan, Limits, Plan
-from spark_cep.udfs.remotes.spec import Remote
-from spark_cep.udfs.state import fingerprint, from_bytes, to_bytes
-from spark_cep.udfs.worker import run
+from spark_cep.udfs.remote_spec import RemoteSpec
 from tests.cases import Case
 from tests.local import Pipeline, Setting
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.engine import Advance
-    from spark_cep.udfs.matching import Found
+    from spark_cep.udfs.events.context import MatchSet
+    from spark_cep.udfs.events.engine import EventAdvance
     from spark_cep.udfs.program import Program
 
 LAZY = Setting(plan=Plan("lazy-chain"))
@@ -43,13 +43,13 @@ def pipeline(pattern: Pattern, rows: list[dict[str, object]], setting: Setting =
     return Pipeline(Case(pattern, rows), setting)
 
 
-def walked(step: Advance) -> list[Found]:
+def walked(step: EventAdvance) -> list[MatchSet]:
     return list(step.matches)
 
 
 def pairs(pattern: Pattern, rows: list[dict[str, object]], setting: Setting = LAZY) -> int:
     shipped = pipeline(pattern, rows, setting)
-    step = advance(shipped.program, State(), shipped.table(0))
+    step = advance_events(shipped.program, EventState(), shipped.table(0))
     walked(step)
     return step.metrics.pairs
 
@@ -84,9 +84,9 @@ def test_a_walk_begins_at_what_is_new_where_that_is_little() -> None:
     pattern = seq(*kinds("a", "b", "c")).where("b.x = c.x").within(300)
     plan = Plan("lazy-chain", (BranchPlan(((0, 1), 2)),))
     shipped = pipeline(pattern, rows, Setting(plan=plan))
-    first = advance(shipped.program, State(), shipped.table(0).slice(0, 299), 298)
+    first = advance_events(shipped.program, EventState(), shipped.table(0).slice(0, 299), 298)
     walked(first)
-    second = advance(shipped.program, first.state, shipped.table(0).slice(299), 299)
+    second = advance_events(shipped.program, first.state, shipped.table(0).slice(299), 299)
     walked(second)
     assert first.metrics.pairs > 4_000
     assert second.metrics.pairs < first.metrics.pairs / 10
@@ -102,7 +102,9 @@ def limited(program: Program, **limits: int) -> Program:
 def test_too_many_partial_matches_name_the_key_and_the_counts() -> None:
     rows = [row(t, "B", k=7) for t in range(40)]
     shipped = pipeline(seq(event("b+", "kind = 'B'")), rows)
-    step = advance(limited(shipped.program, partial_matches=1000), State(), shipped.table(0))
+    step = advance_events(
+        limited(shipped.program, partial_matches=1000), EventState(), shipped.table(0)
+    )
     with pytest.raises(
         LimitError, match=r"partition key \[7\] has .* partial matches, from 0 on"
     ) as caught:
@@ -116,8 +118,15 @@ def test_too_many_matches_are_counted_for_each_key_and_window() -> None:
     # Ten windows of 5 matches each: 50 in all, but never more than 5 at once.
     rows = [row(100 * w + t, "AB"[t == 5]) for w in range(10) for t in range(6)]
     shipped = pipeline(seq(*kinds("a", "b")).within(50), rows)
-    assert len(walked(advance(limited(shipped.program, matches=5), State(), shipped.table(0)))) > 0
-    step = advance(limited(shipped.program, matches=4), State(), shipped.table(0))
+    assert (
+        len(
+            walked(
+                advance_events(limited(shipped.program, matches=5), EventState(), shipped.table(0))
+            )
+        )
+        > 0
+    )
+    step = advance_events(limited(shipped.program, matches=4), EventState(), shipped.table(0))
     with pytest.raises(LimitError, match="5 matches that begin within one window"):
         walked(step)
 
@@ -126,10 +135,10 @@ def test_an_error_leaves_the_worker_as_text_that_gives_it_back() -> None:
     rows = [row(t, "B", k=7) for t in range(40)]
     shipped = pipeline(seq(event("b+", "kind = 'B'")), rows)
     program = limited(shipped.program, partial_matches=1000)
-    output = Output("all", program.orders[0].column, row=(Field(0, "t"),))
+    output = EventOutput("all", program.orders[0].column, row=(Field(0, "t"),))
     with pytest.raises(WorkerError) as caught:
-        list(run(program, output, iter(shipped.table(0).to_batches()), partition=0))
-    error = from_text(f"Traceback (most recent call last):\n{caught.value}\nJava stack")
+        list(run_events(program, output, iter(shipped.table(0).to_batches()), partition=0))
+    error = parse_error(f"Traceback (most recent call last):\n{caught.value}\nJava stack")
     assert isinstance(error, LimitError)
     assert error.details["key"] == [7]
 
@@ -138,7 +147,7 @@ def test_consuming_refuses_tied_order_keys() -> None:
     pattern = seq(*kinds("a", "b")).consumption("consume")
     shipped = pipeline(pattern, [row(1, "A"), row(1, "B"), row(2, "B")])
     with pytest.raises(PatternError, match="equal order keys at 1"):
-        walked(advance(shipped.program, State(), shipped.table(0)))
+        walked(advance_events(shipped.program, EventState(), shipped.table(0)))
 
 
 # ---- what is kept ------------------------------------------------------------------------------
@@ -147,7 +156,7 @@ def test_consuming_refuses_tied_order_keys() -> None:
 def kept(pattern: Pattern, horizon: int) -> int:
     rows = [row(t, "AB"[t % 2]) for t in range(100)]
     shipped = pipeline(pattern, rows)
-    step = advance(shipped.program, State(), shipped.table(0), horizon)
+    step = advance_events(shipped.program, EventState(), shipped.table(0), horizon)
     walked(step)
     assert step.state.events is not None
     return int(step.state.events.num_rows)
@@ -186,10 +195,10 @@ def test_a_state_of_another_pattern_is_refused() -> None:
     rows = [row(1, "A"), row(2, "B")]
     first = pipeline(seq(*kinds("a", "b")).within(10), rows).program
     second = pipeline(seq(*kinds("a", "b")).within(11), rows).program
-    stored = to_bytes(State(None, 5), first)
-    assert from_bytes(stored, first) == State(None, 5)
+    stored = state_to_bytes(EventState(None, 5), first)
+    assert state_from_bytes(stored, first) == EventState(None, 5)
     with pytest.raises(CepError, match="belongs to another pattern"):
-        from_bytes(stored, second)
+        state_from_bytes(stored, second)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +212,7 @@ def test_a_state_of_another_pattern_is_refused() -> None:
 def test_bytes_that_are_no_state_are_refused(damage: object, says: str) -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
     with pytest.raises(CepError, match=says):
-        from_bytes(damage(to_bytes(State(), program)), program)  # type: ignore[operator]
+        state_from_bytes(damage(state_to_bytes(EventState(), program)), program)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(("after", "count"), [(event("b", "kind = 1"), 1), (no("b"), 0)])
@@ -213,24 +222,24 @@ def test_a_row_after_the_horizon_whose_distance_rounds_to_the_window_is_in_it(
     times = np.array([-1e6, 1e-12])
     pattern = seq(event("a", "kind = 0"), after).within(1_000_000)
     prepared = prepare(pattern, {"t": times, "kind": np.array([0, 1])})
-    first = advance(prepared.program, State(), prepared.table.slice(0, 1), 0.0)
+    first = advance_events(prepared.program, EventState(), prepared.table.slice(0, 1), 0.0)
     found = walked(first)
-    found += walked(advance(prepared.program, first.state, prepared.table.slice(1), None))
+    found += walked(advance_events(prepared.program, first.state, prepared.table.slice(1), None))
     assert sum(len(each) for each in found) == count
 
 
 def test_of_a_remote_source_only_what_conditions_say_is_in_the_fingerprint() -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
-    remote = Remote("limits", len, (pa.string(),), pa.float64(), token="one")  # type: ignore[arg-type]
+    remote = RemoteSpec("limits", len, (pa.string(),), pa.float64(), token="one")  # type: ignore[arg-type]
     asking = replace(program, remotes=(remote,))
     other = replace(remote, fetch=max, strategy="hybrid", token="two", ttl=1.0)  # type: ignore[arg-type]
-    assert fingerprint(replace(program, remotes=(other,))) == fingerprint(asking)
-    assert fingerprint(asking) != fingerprint(program)
+    assert fingerprint_program(replace(program, remotes=(other,))) == fingerprint_program(asking)
+    assert fingerprint_program(asking) != fingerprint_program(program)
     wider = replace(remote, value=pa.string())
-    assert fingerprint(replace(program, remotes=(wider,))) != fingerprint(asking)
+    assert fingerprint_program(replace(program, remotes=(wider,))) != fingerprint_program(asking)
 
 
 def test_a_change_of_plan_or_limits_keeps_the_fingerprint() -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
     changed = replace(program, plan=Plan("eager"), limits=Limits(matches=3), block_pairs=7)
-    assert fingerprint(changed) == fingerprint(program)
+    assert fingerprint_program(changed) == fingerprint_program(program)

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_cep.compiling.compile import compile_pattern
-from spark_cep.compiling.compiled import ColumnInfo
+from spark_cep.events.compile import compile_pattern
+from spark_cep.expressions.schema import ColumnInfo
+from spark_cep.expressions.shipment import Shipment
 from spark_cep.pattern import event, seq
-from spark_cep.shipping.shipment import Shipment
-from spark_cep.udfs.engine import State, advance
+from spark_cep.udfs.events.candidates import CandidateIndex, PositionRanges
+from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.expressions import Cell, Type
-from spark_cep.udfs.joining.scope import IndexedPool, Range
 from spark_cep.udfs.program import Order, Plan, Program
 from spark_cep.udfs.values.vectors import Vector
 from tests.fake_typer import LocalTyper
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from spark_cep.pattern import Pattern
-    from spark_cep.udfs.metrics import Metrics
+    from spark_cep.udfs.events.metrics import Metrics
 
 KIND, INT, BIGINT = Type("int", 32), Type("int", 32), Type("int")
 DATE, DOUBLE = Type("date"), Type("float")
@@ -87,7 +87,7 @@ def matched(
         for each in shipment.shipped
     ]
     table = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
-    step = advance(program, State(), table)
+    step = advance_events(program, EventState(), table)
     return sum(len(found) for found in step.matches), step.metrics
 
 
@@ -165,8 +165,8 @@ def test_many_equalities_of_many_values_are_told_apart() -> None:
     columns = [np.arange(size) for _ in range(5)]
     rows = np.arange(size)
     cells = [Cell(0, column, BIGINT) for column in range(5)]
-    pool = IndexedPool(rows, rows, [(cell, rows) for cell in cells], _Columns(columns), size)  # type: ignore[arg-type]
+    pool = CandidateIndex(rows, rows, [(cell, rows) for cell in cells], _Columns(columns), size)  # type: ignore[arg-type]
     sought = [Vector(np.array([first, 9])) for first in (7, 9, 9, 9, 9)]
-    everywhere = Range(np.array([0, 0]), np.array([size, size]))
+    everywhere = PositionRanges(np.array([0, 0]), np.array([size, size]))
     found = pool.find(everywhere, sought)
     assert (found.high - found.low).tolist() == [0, 1]

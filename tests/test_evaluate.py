@@ -26,15 +26,20 @@ from spark_cep.udfs.expressions import (
     DOUBLE,
     Call,
     Cell,
+    CellReading,
     Constant,
     Expression,
-    Reading,
     Type,
     UserCall,
 )
 from spark_cep.udfs.program import Condition, Plan, Program, Tree
-from spark_cep.udfs.values.evaluate import Tally, evaluate, fold, holds
-from spark_cep.udfs.values.vectors import Columns, Vector, dtype_of
+from spark_cep.udfs.values.evaluate import (
+    ErrorTally,
+    condition_holds,
+    evaluate_expression,
+    fold_list,
+)
+from spark_cep.udfs.values.vectors import EventColumns, Vector, dtype_of
 
 NAN = float("nan")
 STRING, TINYINT, LIST = Type("string"), Type("int", 8), Type("other")
@@ -54,7 +59,7 @@ def bigint(name: str, *arguments: Expression) -> Call:
     return Call(name, arguments, BIGINT)
 
 
-def value_of(expression: Expression, tally: Tally | None = None, **data: Any) -> list[Any]:
+def value_of(expression: Expression, tally: ErrorTally | None = None, **data: Any) -> list[Any]:
     """The expression over columns x, y, ... given as lists (or Arrow arrays)."""
     table = pa.table(data or {"x": [0]})
     columns = _columns(table, expression)
@@ -64,16 +69,16 @@ def value_of(expression: Expression, tally: Tally | None = None, **data: Any) ->
         assert cell.column is not None
         return columns.gather(cell.column, cell.type, rows)
 
-    return listed(evaluate(expression, read, columns, tally or Tally()))
+    return listed(evaluate_expression(expression, read, columns, tally or ErrorTally()))
 
 
-def _columns(table: pa.Table, expression: Expression) -> Columns:
+def _columns(table: pa.Table, expression: Expression) -> EventColumns:
     program = Program(
         columns=tuple(table.column_names), keys=(), orders=(), mask=0, variables=(),
         conditions=(Condition(expression, "", frozenset()),), tree=Tree("event"), branches=(),
         plan=Plan("eager"),
     )  # fmt: skip
-    return Columns(program, table)
+    return EventColumns(program, table)
 
 
 def listed(vector: Vector) -> list[Any]:
@@ -113,7 +118,7 @@ def test_an_untyped_null_may_stand_anywhere() -> None:
 def test_holds_is_neither_false_nor_null() -> None:
     columns = _columns(pa.table({"x": [1]}), TRUE)
     vector = Vector(np.array([True, True, False]), np.array([True, False, True]))
-    found = holds(Cell(0, 0, BOOL), lambda _: vector, columns, Tally())
+    found = condition_holds(Cell(0, 0, BOOL), lambda _: vector, columns, ErrorTally())
     assert found.tolist() == [True, False, False]
 
 
@@ -136,7 +141,7 @@ def test_nan_equals_nan_and_is_the_largest() -> None:
 
 
 def test_an_overflow_is_null_and_counted_once_an_element() -> None:
-    tally = Tally()
+    tally = ErrorTally()
     tiny = Call("+", (Cell(0, 0, TINYINT), Cell(1, 1, TINYINT)), TINYINT)
     columns = {"x": pa.array([100, 127, None], pa.int8()), "y": pa.array([27, 1, 127], pa.int8())}
     assert value_of(tiny, tally, **columns) == [127, None, None]
@@ -144,7 +149,7 @@ def test_an_overflow_is_null_and_counted_once_an_element() -> None:
 
 
 def test_a_session_without_ansi_wraps_and_counts_nothing() -> None:
-    tally = Tally(ansi=False)
+    tally = ErrorTally(ansi=False)
     most = (1 << 63) - 1
     assert value_of(bigint("+", X, Y), tally, x=[most], y=[1]) == [-(1 << 63)]
     assert value_of(Call("/", (X, Y), DOUBLE), tally, x=[1], y=[0]) == [None]
@@ -154,13 +159,13 @@ def test_a_session_without_ansi_wraps_and_counts_nothing() -> None:
 def test_intervals_and_times_never_wrap() -> None:
     interval = Type("interval")
     most = number((1 << 63) - 1, interval)
-    tally = Tally(ansi=False)
+    tally = ErrorTally(ansi=False)
     assert value_of(Call("+", (most, number(1, interval)), interval), tally) == [None]
     assert tally.errors == 1
 
 
 def test_errors_under_null_do_not_count() -> None:
-    tally = Tally()
+    tally = ErrorTally()
     assert value_of(bigint("%", X, Y), tally, x=[None, 5], y=[0, 3]) == [None, 2]
     assert tally.errors == 0
 
@@ -181,7 +186,7 @@ def test_errors_under_null_do_not_count() -> None:
     ],
 )
 def test_errors_count_only_where_spark_would_evaluate(guard: Call, counted: int) -> None:
-    tally = Tally()
+    tally = ErrorTally()
     value_of(guard, tally, x=[5, 5], y=[0, 2])
     assert tally.errors == counted
 
@@ -190,7 +195,7 @@ def test_nested_branches_that_are_not_taken_count_nothing() -> None:
     fails = bigint("%", X, number(0))
     inner = bigint("if", boolean("=", X, number(1)), fails, number(7))
     outer = bigint("if", boolean("=", Y, number(1)), inner, number(8))
-    tally = Tally()
+    tally = ErrorTally()
     assert value_of(outer, tally, x=[1, 1, 2], y=[1, 2, 1]) == [None, 8, 7]
     assert tally.errors == 1
 
@@ -216,11 +221,14 @@ def test_values_and_masks_have_the_shape_of_all_operands() -> None:
         X: Vector(np.array([[1], [2]]), np.array([[True], [False]])),
         Y: Vector(np.array([[1, 2, 3]])),
     }
-    vector = evaluate(bigint("+", X, Y), vectors.__getitem__, columns, Tally())
+    vector = evaluate_expression(bigint("+", X, Y), vectors.__getitem__, columns, ErrorTally())
     assert vector.valid is not None
     assert vector.values.shape == vector.valid.shape == (2, 3)
     test = boolean("is_null", bigint("+", X, Y))
-    assert holds(test, vectors.__getitem__, columns, Tally()).tolist() == [[False] * 3, [True] * 3]
+    assert condition_holds(test, vectors.__getitem__, columns, ErrorTally()).tolist() == [
+        [False] * 3,
+        [True] * 3,
+    ]
 
 
 def test_empty_vectors_are_fine() -> None:
@@ -245,7 +253,7 @@ def test_narrow_integers_as_python_computes_them(pairs: list[tuple[int, int]], n
     expected = [None if (name in ("%", "div") and b == 0) else exact[name](a, b) for a, b in pairs]
     limit = 1 << type_.bits - 1
     expected = [v if v is not None and -limit <= v < limit else None for v in expected]
-    tally = Tally()
+    tally = ErrorTally()
     x = pa.array([a for a, _ in pairs], pa.int8())
     y = pa.array([b for _, b in pairs], pa.int8())
     call = Call(name, (Cell(0, 0, TINYINT), Cell(1, 1, TINYINT)), type_)
@@ -262,7 +270,7 @@ def test_bigint_overflow_is_found_exactly(pairs: list[tuple[int, int]], name: st
     results = [exact(a, b) for a, b in pairs]
     fits = [-(1 << 63) <= result < 1 << 63 for result in results]
     x, y = (list(side) for side in zip(*pairs, strict=True))
-    tally = Tally()
+    tally = ErrorTally()
     expected = [result if fit else None for result, fit in zip(results, fits, strict=True)]
     assert value_of(bigint(name, X, Y), tally, x=x, y=y) == expected
     assert tally.errors == fits.count(False)
@@ -289,7 +297,9 @@ def test_a_user_function_sees_pairs_as_one_flat_series() -> None:
 
     columns = _columns(pa.table({"x": [1]}), X)
     vectors = {X: Vector(np.array([[1], [2]])), Y: Vector(np.array([[10, 20, 30]]))}
-    vector = evaluate(user(add, BIGINT, X, Y), vectors.__getitem__, columns, Tally())
+    vector = evaluate_expression(
+        user(add, BIGINT, X, Y), vectors.__getitem__, columns, ErrorTally()
+    )
     assert vector.values.tolist() == [[11, 21, 31], [12, 22, 32]]
     assert lengths == [6]
 
@@ -379,13 +389,18 @@ def test_a_wrong_answer_names_the_user_function(answer: Any, message: str) -> No
 # ---- folds ------------------------------------------------------------------------------------
 
 
-def folded(reading: Reading, type_: Type, rows: Sequence[Sequence[Any]], tally: Tally | None = None,
-           of: Type | None = None) -> list[Any]:  # fmt: skip
+def folded(
+    reading: CellReading,
+    type_: Type,
+    rows: Sequence[Sequence[Any]],
+    tally: ErrorTally | None = None,
+    of: Type | None = None,
+) -> list[Any]:
     dtype = dtype_of(of or type_)
     valid = np.array([[value is not None for value in row] for row in rows], bool)
     values = np.array([[0 if value is None else value for value in row] for row in rows], dtype)
     vector = Vector(values, None if valid.all() else valid)
-    return listed(fold(vector, reading, type_, tally or Tally()))
+    return listed(fold_list(vector, reading, type_, tally or ErrorTally()))
 
 
 def test_aggregates_skip_null_but_first_and_last_do_not() -> None:
@@ -415,16 +430,16 @@ def test_a_sum_of_floats_runs_from_left_to_right() -> None:
 
 def test_a_sum_that_leaves_bigint_on_the_way_is_an_error() -> None:
     most = (1 << 63) - 1
-    tally = Tally()
+    tally = ErrorTally()
     assert folded("sum", BIGINT, [[most, 1, -1], [most, -1, 1]], tally) == [None, most]
     assert tally.errors == 1
-    assert folded("sum", BIGINT, [[most, 1, -1]], Tally(ansi=False)) == [most]
+    assert folded("sum", BIGINT, [[most, 1, -1]], ErrorTally(ansi=False)) == [most]
 
 
 def test_decimals_are_summed_exactly_and_averaged_half_up() -> None:
     wide = Type("decimal", precision=38)
     assert folded("sum", wide, [[10**37, 10**20, 1]]) == [10**37 + 10**20 + 1]
-    tally = Tally()
+    tally = ErrorTally()
     assert folded("sum", wide, [[10**38 - 1, 1]], tally) == [None]
     assert tally.errors == 1
     average = Type("decimal", precision=13, scale=6)
@@ -436,5 +451,5 @@ def test_decimals_are_summed_exactly_and_averaged_half_up() -> None:
 
 def test_an_empty_list_has_no_aggregates() -> None:
     empty = Vector(np.zeros((2, 0), np.int64))
-    assert listed(fold(empty, "sum", BIGINT, Tally())) == [None, None]
-    assert listed(fold(empty, "count", BIGINT, Tally())) == [0, 0]
+    assert listed(fold_list(empty, "sum", BIGINT, ErrorTally())) == [None, None]
+    assert listed(fold_list(empty, "count", BIGINT, ErrorTally())) == [0, 0]

@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from spark_cep.api import explain
 from spark_cep.errors import PlanError
-from spark_cep.explaining.explanation import MatchPlan, explain, pattern_parts
-from spark_cep.explaining.page import page
-from spark_cep.explaining.records import Record, remember
-from spark_cep.explaining.stream_report import of_stream
+from spark_cep.explanation.page import render_page
+from spark_cep.explanation.plan import MatchPlan, pattern_parts
 from spark_cep.pattern import Pattern, all_of, any_of, no, seq
+from spark_cep.spark.metrics import AnswerRecord, keep_record
+from spark_cep.spark.report import add_stream_facts
 from spark_cep.udfs.program import Limits
 from tests.cases import Case
 from tests.explained import chain, facts
@@ -133,7 +134,7 @@ def test_no_text_becomes_markup(place: str) -> None:
 
 
 def test_a_page_shows_all_plans_of_a_dataframe() -> None:
-    both = page([plan().facts, facts("eager", ["x", "y"], chain("x", "y"))])
+    both = render_page([plan().facts, facts("eager", ["x", "y"], chain("x", "y"))])
     assert len(list(parsed(both).iter("{http://www.w3.org/2000/svg}svg"))) == 2
 
 
@@ -191,7 +192,7 @@ def stream_of(pattern: Pattern, **limits: Any) -> dict[str, str]:
     program = Pipeline(Case(pattern, []), Setting()).program
     program = replace(program, limits=Limits(**limits))
     window = None if pattern.window is None else "10 minutes"
-    found: dict[str, str] = of_stream(plan(window=window), program).to_dict()["stream"]
+    found: dict[str, str] = add_stream_facts(plan(window=window), program).to_dict()["stream"]
     return found
 
 
@@ -236,7 +237,7 @@ def test_without_a_window_a_stream_says_what_bounds_its_state() -> None:
 
 
 def test_a_stream_of_rows_keeps_what_is_not_decided() -> None:
-    found = of_stream(plan(), rows.program(rows.concat(rows.v(0), rows.v(1))))
+    found = add_stream_facts(plan(), rows.program(rows.concat(rows.v(0), rows.v(1))))
     assert found.facts["stream"] == {
         "given": "when no later row can change it, "
         "at the latest when the watermark is 10 minutes past its first row",
@@ -249,7 +250,7 @@ def test_a_stream_of_rows_says_what_it_keeps_of_every_key_for_ever() -> None:
     before = {1: rows.compare(">", rows.current(), rows.current(shift=-3))}
     both = rows.concat(rows.v(0), rows.v(1))
     for defines, says in ((rises, "last row"), (before, "last 3 rows")):
-        state = of_stream(plan(), rows.program(both, defines)).facts["stream"]["state"]
+        state = add_stream_facts(plan(), rows.program(both, defines)).facts["stream"]["state"]
         assert state == (
             f"rows of searches that are not decided, and for ever the {says} of every key"
         )
@@ -269,6 +270,6 @@ def test_a_stream_is_not_run_to_be_measured() -> None:
         """What explain needs of a DataFrame that match_pattern has returned."""
 
     df: Any = Stream()
-    remember(df, Record(7, plan(stream={"given": AT_ONCE, "state": ONE_WINDOW}), None, 4))
+    keep_record(df, AnswerRecord(7, plan(stream={"given": AT_ONCE, "state": ONE_WINDOW}), None, 4))
     with pytest.raises(PlanError, match=r"cep\.streaming\.metrics\(query\)"):
         explain(df, mode="analyze")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_cep import seq
-from spark_cep.compiling.measures import CompiledMeasures, compile_measures
 from spark_cep.errors import PatternError
+from spark_cep.events.measures import CompiledMeasures, compile_measures
 from spark_cep.udfs.expressions import BOOL, Type
 from tests.compiling import COLUMNS, INFOS, compiled
 from tests.fake_typer import LocalTyper

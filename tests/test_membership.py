@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.values.membership import member
+from spark_cep.udfs.values.calls import contains_values
 
 NAN = float("nan")
 
@@ -28,7 +28,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def listed(arrays: pa.Array, place: list[int], values: pa.Array) -> list[bool | None]:
-    found = member(arrays, np.array(place, dtype=np.int64), values)
+    found = contains_values(arrays, np.array(place, dtype=np.int64), values)
     valid = np.ones(len(place), np.bool_) if found.valid is None else found.valid
     return [bool(v) if ok else None for v, ok in zip(found.values, valid, strict=True)]
 

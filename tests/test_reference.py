@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_cep.pattern import Pattern, all_of, any_of, event, events, no, seq
+from spark_cep.pattern import Pattern, all_of, any_of, event, iter_events, no, seq
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches, without_marks
 
@@ -45,7 +45,7 @@ def found(
     steps: int = 50_000,
 ) -> set[str]:
     """The matches of a pattern each of whose variables takes the rows of its own kind."""
-    kinds = [f"{e.name}.kind = '{e.name[0]}'" for e, _ in events(pattern.root)]
+    kinds = [f"{e.name}.kind = '{e.name[0]}'" for e, _ in iter_events(pattern.root)]
     answer = matches(
         pattern.where(*kinds),
         rows_of(text),

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_cep.udfs.errors import RemoteError, WorkerError, from_text
-from spark_cep.udfs.remotes.asking import AHEAD, Asked, Asking, looked_up
+from spark_cep.udfs.errors import RemoteError, WorkerError, parse_error
+from spark_cep.udfs.remote_spec import RemoteSpec
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Remote
+from spark_cep.udfs.remotes.stage import BATCHES_AHEAD, LookupStage, StageColumn, look_up_batches
 
 
-def remote(fetch: Any, **others: Any) -> Remote:
-    return Remote("names", fetch, (pa.int64(),), pa.string(), token="t", **others)
+def remote(fetch: Any, **others: Any) -> RemoteSpec:
+    return RemoteSpec("names", fetch, (pa.int64(),), pa.string(), token="t", **others)
 
 
 def spelled(keys: list[int]) -> dict[int, str]:
@@ -33,11 +33,11 @@ def batches(sizes: Sequence[int], seen: list[int] | None = None) -> Iterator[pa.
         start += size
 
 
-def passed(source: Remote, given: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    asking = Asking((Asked(source, (1,), pa.string()),), ("p0", "v0", "metrics"))
+def passed(source: RemoteSpec, given: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    asking = LookupStage((StageColumn(source, (1,), pa.string()),), ("p0", "v0", "metrics"))
     lookup = Lookup(source)
     try:
-        return list(looked_up(asking, given, (lookup,)))
+        return list(look_up_batches(asking, given, (lookup,)))
     finally:
         lookup.close()
 
@@ -61,12 +61,12 @@ def test_the_last_row_tells_what_was_counted() -> None:
 def test_batches_are_asked_for_ahead_of_the_one_that_is_handed_on() -> None:
     seen: list[int] = []
     source = remote(spelled)
-    asking = Asking((Asked(source, (1,), pa.string()),), ("p0", "v0", "metrics"))
+    asking = LookupStage((StageColumn(source, (1,), pa.string()),), ("p0", "v0", "metrics"))
     lookup = Lookup(source)
-    given = looked_up(asking, batches([1] * 20, seen), (lookup,))
+    given = look_up_batches(asking, batches([1] * 20, seen), (lookup,))
     next(given)
     # One more is held back, for it might be the last.
-    assert len(seen) == AHEAD + 2
+    assert len(seen) == BATCHES_AHEAD + 2
     given.close()
     lookup.close()
 
@@ -76,9 +76,11 @@ def test_closing_rows_of_an_engine_take_the_counts_along() -> None:
     closing = pa.array([None, None, json.dumps({"matches": 2, "remotes": {"names": {"keys": 1}}})])
     batch = pa.RecordBatch.from_arrays([rows, closing, rows], ["p0", "metrics", "k0_0"])
     source = remote(spelled)
-    asking = Asking((Asked(source, (2,), pa.string()),), ("p0", "metrics", "v0"), counts=1)
+    asking = LookupStage(
+        (StageColumn(source, (2,), pa.string()),), ("p0", "metrics", "v0"), counts=1
+    )
     lookup = Lookup(source)
-    (found,) = looked_up(asking, iter([batch]), (lookup,))
+    (found,) = look_up_batches(asking, iter([batch]), (lookup,))
     lookup.close()
     assert found.column("v0").to_pylist() == ["n1", "n2", None]
     first, second, told = found.column("metrics").to_pylist()
@@ -93,6 +95,6 @@ def test_a_failure_leaves_the_worker_as_an_error_of_ours() -> None:
 
     with pytest.raises(WorkerError) as raised:
         passed(remote(fails), batches([2]))
-    error = from_text(str(raised.value))
+    error = parse_error(str(raised.value))
     assert isinstance(error, RemoteError)
     assert "wrong password" in error.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_cep import all_of, event, seq
-from spark_cep.compiling.lookups import Known
+from spark_cep.expressions.lookups import RemoteSchema
 from spark_cep.udfs.expressions import DOUBLE
 from tests.looked_up import TEXT, array, drawn, looking, plain, problem
 
@@ -128,9 +128,9 @@ def test_a_negated_variable_and_an_unordered_one_look_up_like_any_other() -> Non
 
 def test_the_name_may_be_left_out_where_the_key_tells_it() -> None:
     sources = {
-        "t1_name": Known("t1_name", plain(DOUBLE)),
-        "name": Known("name", array(TEXT)),
-        "card": Known("card", plain(DOUBLE)),
+        "t1_name": RemoteSchema("t1_name", plain(DOUBLE)),
+        "name": RemoteSchema("name", array(TEXT)),
+        "card": RemoteSchema("card", plain(DOUBLE)),
     }
     pattern = seq("t1", "t2").within("1 hour")
     found = looking(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import spark_cep as cep
-from spark_cep.explaining import page, text
-from spark_cep.explaining.analysis import Analysis
-from spark_cep.explaining.comparison import comparison
-from spark_cep.explaining.counts import merged, shown
-from spark_cep.explaining.remotes import BEFORE, ENGINE, Place, remote_facts, remote_rows
-from spark_cep.remotes.choice import decided, outside
+from spark_cep.explanation import page, text
+from spark_cep.explanation.comparison import Analysis, comparison_lines
+from spark_cep.explanation.counts import merge_counts, public_counts
+from spark_cep.explanation.remotes import BEFORE, ENGINE, LookupPlace, remote_facts, remote_rows
+from spark_cep.remotes.sources import choose_outside, choose_strategy
 from tests.explained import chain, facts
 
 
@@ -21,16 +20,18 @@ def told() -> list[dict[str, object]]:
     remotes = {
         "limits": cep.Remote.fetch(secret, "double", ttl="5 minutes", on_error="null", retries=1),
     }
-    how = decided("auto", None, "any", "reuse")
+    how = choose_strategy("auto", None, "any", "reuse")
     places = [
-        Place("limits", ENGINE, f"{how.strategy}: {how.why}", how),
-        Place("limits", BEFORE, "fetched by a.org"),
+        LookupPlace("limits", ENGINE, f"{how.strategy}: {how.why}", how),
+        LookupPlace("limits", BEFORE, "fetched by a.org"),
     ]
     return remote_facts(remotes, places)
 
 
 def test_the_text_says_where_and_how_each_source_is_looked_up() -> None:
-    lines = list(text.lines({**facts("eager", ["a", "b"], chain("a", "b")), "remotes": told()}))
+    lines = list(
+        text.plan_lines({**facts("eager", ["a", "b"], chain("a", "b")), "remotes": told()})
+    )
     start = lines.index("Remote data")
     assert lines[start + 1 :] == [
         "  limits    fetched by secret",
@@ -47,7 +48,7 @@ def test_the_text_says_where_and_how_each_source_is_looked_up() -> None:
 
 
 def test_what_is_asked_outside_the_engine_only_says_its_strategy_too() -> None:
-    place = Place("limits", BEFORE, "fetched by org", outside("lazy", None))
+    place = LookupPlace("limits", BEFORE, "fetched by org", choose_outside("lazy", None))
     facts = remote_facts({"limits": cep.Remote.fetch(secret, "double")}, [place])
     assert [line for _, line in remote_rows(facts)][1:4] == [
         "before matching: fetched by org",
@@ -58,22 +59,22 @@ def test_what_is_asked_outside_the_engine_only_says_its_strategy_too() -> None:
 
 def test_where_both_ask_the_engines_strategy_is_said() -> None:
     places = [
-        Place("limits", BEFORE, "fetched by org", outside("auto", None)),
-        Place("limits", ENGINE, "hybrid: ...", decided("auto", None, "any", "reuse")),
+        LookupPlace("limits", BEFORE, "fetched by org", choose_outside("auto", None)),
+        LookupPlace("limits", ENGINE, "hybrid: ...", choose_strategy("auto", None, "any", "reuse")),
     ]
     (facts,) = remote_facts({"limits": cep.Remote.fetch(secret, "double")}, places)
     assert facts["strategy"] == "hybrid"
 
 
 def test_the_page_says_the_same_and_neither_shows_what_a_function_holds() -> None:
-    html = page.fragment({**facts("eager", ["a", "b"], chain("a", "b")), "remotes": told()})
+    html = page.render_fragment({**facts("eager", ["a", "b"], chain("a", "b")), "remotes": told()})
     assert "Remote data" in html
     assert "fetched by secret" in html
     assert "hunter2" not in html
 
 
 def test_a_plan_without_remote_data_says_nothing_of_it() -> None:
-    assert "Remote data" not in "\n".join(text.lines(facts("eager", ["a"], "a")))
+    assert "Remote data" not in "\n".join(text.plan_lines(facts("eager", ["a"], "a")))
 
 
 COUNTED = {"calls": 2, "keys": 10, "hits": 30, "misses": 10, "prefetched": 8,
@@ -82,15 +83,17 @@ COUNTED = {"calls": 2, "keys": 10, "hits": 30, "misses": 10, "prefetched": 8,
 
 def test_counts_of_buckets_are_added_up_and_the_most_kept_is_the_largest() -> None:
     more = {"remotes": {"limits": {"calls": 1, "bytes": 50}, "places": {"calls": 3}}}
-    found = shown(merged([{"remotes": {"limits": COUNTED}}, more, {}]))["remotes"]
+    found = public_counts(merge_counts([{"remotes": {"limits": COUNTED}}, more, {}]))["remotes"]
     assert (found["limits"]["calls"], found["limits"]["bytes"]) == (3, 100)
     assert found["places"]["calls"] == 3
-    assert "remotes" not in shown(merged([{}]))
+    assert "remotes" not in public_counts(merge_counts([{}]))
 
 
 def test_analyze_prints_what_was_counted() -> None:
-    counts = {**merged([{"remotes": {"limits": COUNTED}}]), "complete": True}
-    lines = list(comparison(Analysis(facts("eager", ["a", "b"], chain("a", "b")), counts, 1.0)))
+    counts = {**merge_counts([{"remotes": {"limits": COUNTED}}]), "complete": True}
+    lines = list(
+        comparison_lines(Analysis(facts("eager", ["a", "b"], chain("a", "b")), counts, 1.0))
+    )
     assert lines[lines.index("Remote data") + 1 :] == [
         "  limits    2 calls for 10 keys",
         "            40 lookups, 75 % were there",

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_cep import seq
-from spark_cep.compiling.looked_up_measures import compile_looked_up
-from spark_cep.compiling.problems import Problems
-from spark_cep.compiling.remote_calls import Sought
-from spark_cep.compiling.set_aside import set_aside
 from spark_cep.errors import PatternError
+from spark_cep.events.measures import compile_remote_measures
+from spark_cep.expressions.problems import Problems
+from spark_cep.expressions.remote_calls import LookupRequest
+from spark_cep.expressions.remote_measures import separate_remote_calls
 from tests.compiling import COLUMNS, INFOS, compiled
 from tests.fake_typer import LocalTyper
 
 if TYPE_CHECKING:
-    from spark_cep.compiling.measures import CompiledMeasures
+    from spark_cep.events.measures import CompiledMeasures
 
 TYPES = {"limits": "double", "Places": "array<string>"}
 PATTERN = seq("a", "b+", "c").within("1 hour")
 
 
 def measured(**measures: str) -> CompiledMeasures:
-    return compile_looked_up(
+    return compile_remote_measures(
         list(measures.items()),
         compiled(PATTERN).compiled,
         INFOS,
@@ -37,7 +37,7 @@ def test_a_call_becomes_a_column_and_its_key_is_compiled_like_a_measure() -> Non
     found = measured(over="c.price - remote('LIMITS', c.card + a.qty)")
     (only,) = found.measures
     assert only.text.split() == ["`c`.`price`", "-", "`__cep_a0`"]
-    assert found.sought == (Sought("limits", ("`c`.`card` + `a`.`qty`",), "__cep_a0"),)
+    assert found.sought == (LookupRequest("limits", ("`c`.`card` + `a`.`qty`",), "__cep_a0"),)
     assert found.sought[0].called() == "remote('limits', c.card + a.qty)"
 
 
@@ -62,7 +62,7 @@ def test_each_call_has_a_column_of_its_own() -> None:
     ],
 )
 def test_all_other_text_stays_in_its_place(text: str, aside: str) -> None:
-    found = dict(set_aside([("m", text)], TYPES, Problems()).texts)["m"]
+    found = dict(separate_remote_calls([("m", text)], TYPES, Problems()).texts)["m"]
     assert (found.rstrip(" "), len(found)) == (aside.rstrip(" "), len(text))
 
 

@@ -10,9 +10,14 @@ import pytest
 
 import spark_cep as cep
 from spark_cep.errors import PatternError
-from spark_cep.remotes.choice import decided, outside
-from spark_cep.remotes.given import check_remotes, check_used, used_of
-from spark_cep.udfs.remotes.spec import Caching
+from spark_cep.remotes.sources import (
+    check_remotes,
+    check_remotes_used,
+    choose_outside,
+    choose_strategy,
+    select_used_remotes,
+)
+from spark_cep.udfs.remote_spec import Caching
 
 LOCK = threading.Lock()
 
@@ -159,33 +164,37 @@ def test_remotes_are_sources_by_names_that_differ() -> None:
 def test_a_source_that_nothing_asks_is_a_slip() -> None:
     remote = cep.Remote.fetch(fetch, "double")
     given = {"limits": remote, "places": remote}
-    check_used(given, ["a.x > remote('LIMITS', a.k)", "remote( 'places' , a.k) = 1", None])
-    found = error(lambda: check_used(given, ["a.x > remote('limits', a.k)", "'remote' = 'places'"]))
+    check_remotes_used(given, ["a.x > remote('LIMITS', a.k)", "remote( 'places' , a.k) = 1", None])
+    found = error(
+        lambda: check_remotes_used(given, ["a.x > remote('limits', a.k)", "'remote' = 'places'"])
+    )
     assert "looks anything up in the remote 'places'" in found.message
-    check_used(given, ["a.x > remote(a.k)"])
+    check_remotes_used(given, ["a.x > remote(a.k)"])
 
 
 def test_sql_hands_on_the_sources_that_a_clause_names() -> None:
     remote = cep.Remote.fetch(fetch, "double")
     given = {"limits": remote, "places": remote}
     pattern = cep.seq("a", "b").where("a.x > remote('limits', a.k)")
-    assert used_of(given, pattern, {"measures": {"p": "remote('Places', a.k)"}}) == given
-    assert used_of(given, pattern, {}) == {"limits": remote}
+    assert (
+        select_used_remotes(given, pattern, {"measures": {"p": "remote('Places', a.k)"}}) == given
+    )
+    assert select_used_remotes(given, pattern, {}) == {"limits": remote}
     rows = cep.row_pattern("a b", define={"b": "remote('places', k) = 1"})
-    assert used_of(given, rows, {"measures": None}) == {"places": remote}
-    assert used_of(given, cep.seq("a"), {}) is None
+    assert select_used_remotes(given, rows, {"measures": None}) == {"places": remote}
+    assert select_used_remotes(given, cep.seq("a"), {}) is None
     misspelled = cep.seq("a", "b").where("a.x > remote('limit', a.k)")
-    assert used_of(given, misspelled, {}) == given
+    assert select_used_remotes(given, misspelled, {}) == given
 
 
 # ---- the choice --------------------------------------------------------------------------------
 
 
 def test_auto_postpones_only_where_conditions_may_wait() -> None:
-    greedy = decided("auto", None, "any", "reuse")
+    greedy = choose_strategy("auto", None, "any", "reuse")
     assert (greedy.strategy, greedy.caching.policy) == ("hybrid", "lru")
     for selection, consumption in (("next", "reuse"), ("strict", "reuse"), ("any", "consume")):
-        found = decided("auto", None, selection, consumption)  # type: ignore[arg-type]
+        found = choose_strategy("auto", None, selection, consumption)  # type: ignore[arg-type]
         assert (found.strategy, found.caching.policy) == ("prefetch", "cost")
 
 
@@ -195,20 +204,20 @@ def test_auto_postpones_only_where_conditions_may_wait() -> None:
 def test_what_would_postpone_does_without_where_rows_are_taken_at_once(
     wish: Any, instead: str
 ) -> None:
-    assert decided(wish, None, "any", "reuse").why == "as asked for"
-    found = decided(wish, None, "strict", "reuse")
+    assert choose_strategy(wish, None, "any", "reuse").why == "as asked for"
+    found = choose_strategy(wish, None, "strict", "reuse")
     assert found.strategy == instead
     assert found.why == f"not {wish}: strict decides on each row at once"
 
 
 def test_a_cache_that_was_asked_for_stays() -> None:
     own = cep.cache.lru("1 MB")
-    assert decided("auto", own, "next", "reuse").caching is own
-    assert outside("hybrid", own).caching is own
+    assert choose_strategy("auto", own, "next", "reuse").caching is own
+    assert choose_outside("hybrid", own).caching is own
 
 
 def test_outside_the_engine_nothing_is_guessed() -> None:
-    assert outside("hybrid", None).strategy == "cached"
-    assert outside("blocking", None).strategy == "blocking"
-    assert outside("hybrid", None).why.startswith("not hybrid: ")
-    assert not outside("auto", None).why.startswith("not")
+    assert choose_outside("hybrid", None).strategy == "cached"
+    assert choose_outside("blocking", None).strategy == "blocking"
+    assert choose_outside("hybrid", None).why.startswith("not hybrid: ")
+    assert not choose_outside("auto", None).why.startswith("not")

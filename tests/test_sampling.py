@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.programs import Prepared, prepare
 from spark_cep import Pattern, all_of, event, seq
+from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.program import Limits
-from spark_cep.udfs.sampling import estimates_of
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Estimates
@@ -33,7 +33,7 @@ def prepared_of(pattern: Pattern, kinds: np.ndarray | None = None, **more: np.nd
 
 def estimated(pattern: Pattern, kinds: np.ndarray | None = None, **more: np.ndarray) -> Estimates:
     prepared = prepared_of(pattern, kinds, **more)
-    found = estimates_of(prepared.program, prepared.table)
+    found = estimate_from_table(prepared.program, prepared.table)
     assert found is not None
     return found
 
@@ -95,7 +95,7 @@ def test_rows_without_a_candidate_are_no_statistics() -> None:
     # A window of events ships every row.
     prepared = prepared_of(seq(A, B).within(events=60), np.full(ROWS, 2))
     assert prepared.table.num_rows == ROWS
-    assert estimates_of(prepared.program, prepared.table) is None
+    assert estimate_from_table(prepared.program, prepared.table) is None
 
 
 def test_conditions_on_one_pair_are_measured_on_what_those_before_keep() -> None:
@@ -114,6 +114,6 @@ def test_places_are_windows_by_themselves() -> None:
 def test_iterations_of_a_repeated_group_are_not_looked_for() -> None:
     prepared = prepared_of(seq(A, seq(B, C).times("+")).where("a.x < b.x", "b.x < c.x"))
     program = replace(prepared.program, limits=Limits(partial_matches=1))
-    found = estimates_of(program, prepared.table)
+    found = estimate_from_table(program, prepared.table)
     assert found is not None
     assert min(found.rates.values()) > 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from spark_cep.compiling.problems import Place
-from spark_cep.compiling.spans import SyntaxProblem, parse
+from spark_cep.expressions.problems import Place
+from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ from spark_cep.compiling.spans import SyntaxProblem, parse
 def test_a_node_is_cut_out_as_it_was_written(
     text: str, kind: type[exp.Expr], expected: str
 ) -> None:
-    parsed = parse(text)
+    parsed = parse_expression(text)
     (node, *_) = parsed.root.find_all(kind)
     assert parsed.cut(node) == expected
 
 
 def test_what_cannot_be_cut_exactly_is_refused() -> None:
-    parsed = parse("a.x NOT IN (1, 2)")
+    parsed = parse_expression("a.x NOT IN (1, 2)")
     inner = parsed.root.find(exp.In)
     assert inner is not None
     with pytest.raises(SyntaxProblem):
@@ -50,7 +50,9 @@ def test_what_cannot_be_cut_exactly_is_refused() -> None:
 
 
 def test_calls_are_found_by_the_name_that_was_written() -> None:
-    parsed = parse("RAND ( ) > a.count AND mean(a.x) IN (1) AND CAST(a.y AS DECIMAL(3)) > now()")
+    parsed = parse_expression(
+        "RAND ( ) > a.count AND mean(a.x) IN (1) AND CAST(a.y AS DECIMAL(3)) > now()"
+    )
     names = [name for name, _ in parsed.calls(parsed.root)]
     assert names == ["rand", "mean", "cast", "decimal", "now"]
 
@@ -70,7 +72,7 @@ def test_calls_are_found_by_the_name_that_was_written() -> None:
 )
 def test_syntax_errors_say_where(text: str, marked: str) -> None:
     with pytest.raises(SyntaxProblem) as caught:
-        parse(text)
+        parse_expression(text)
     assert text[caught.value.place.start :].startswith(marked)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from spark_cep import all_of, any_of, event, no, seq, udf
-from spark_cep.compiling.compiled import ColumnInfo
-from spark_cep.compiling.forbidden import column_refusal
 from spark_cep.errors import PatternError
+from spark_cep.expressions.refusals import column_refusal
+from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.pattern import Pattern, Seq
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from tests.compiling import INFOS, compiled, problems

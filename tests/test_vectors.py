@@ -12,20 +12,20 @@ import pytest
 
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Cell, Constant, Type
 from spark_cep.udfs.program import Condition, Plan, Program, Tree
-from spark_cep.udfs.values.vectors import Columns
+from spark_cep.udfs.values.vectors import EventColumns
 
 STRING, BINARY = Type("string"), Type("binary")
 
 
 def columns_of(
     table: pa.Table, *expressions: Any, permutation: np.ndarray[Any, Any] | None = None
-) -> Columns:
+) -> EventColumns:
     program = Program(
         columns=tuple(table.column_names), keys=(), orders=(), mask=0, variables=(),
         conditions=tuple(Condition(each, "", frozenset()) for each in expressions),
         tree=Tree("event"), branches=(), plan=Plan("eager"),
     )  # fmt: skip
-    return Columns(program, table, permutation)
+    return EventColumns(program, table, permutation)
 
 
 def gathered(array: pa.Array | pa.ChunkedArray, type_: Type, rows: Any = None) -> list[Any]:

@@ -1,5 +1,1 @@
-"""The worker's room: the engine over Arrow columns.
-
-Nothing here imports pyspark or the driver's code, so all of it can be tested, profiled and
-read without Spark.
-"""
+"""The engine, which runs in the Python workers and does not import pyspark."""

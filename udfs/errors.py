@@ -29,7 +29,7 @@ class CepError(Exception):
         return self.message if self.hint is None else f"{self.message}\n  hint: {self.hint}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self).__name__, self.message, self.hint, self.details))
+        return (_rebuild_error, (type(self).__name__, self.message, self.hint, self.details))
 
 
 class PatternError(CepError):
@@ -49,7 +49,7 @@ class RemoteError(CepError):
 
 
 class WorkerError(Exception):
-    """How a `CepError` leaves a worker: its text, then the line that `from_text` reads."""
+    """How a `CepError` leaves a worker: its text, then the line that `parse_error` reads."""
 
     def __init__(self, error: CepError) -> None:
         super().__init__(f"{type(error).__name__}: {error}\n{_MARK}{_to_json(error)}")
@@ -60,11 +60,11 @@ _KINDS: dict[str, type[CepError]] = {
 }
 
 
-def from_text(text: str) -> CepError | None:
+def parse_error(text: str) -> CepError | None:
     """The error whose text, possibly in the middle of a traceback, is given; None if none is.
 
     >>> error = LimitError("too many", hint="add WITHIN", details={"key": ["k1"]})
-    >>> back = from_text(f"Traceback ...: {WorkerError(error)} and more")
+    >>> back = parse_error(f"Traceback ...: {WorkerError(error)} and more")
     >>> (type(back).__name__, back.message, back.details)
     ('LimitError', 'too many', {'key': ['k1']})
     """
@@ -75,10 +75,12 @@ def from_text(text: str) -> CepError | None:
         fields, _ = json.JSONDecoder().raw_decode(text[found.end() :])
     except ValueError:
         return None
-    return _rebuild(fields["kind"], fields["message"], fields["hint"], fields["details"])
+    return _rebuild_error(fields["kind"], fields["message"], fields["hint"], fields["details"])
 
 
-def _rebuild(kind: str, message: str, hint: str | None, details: Mapping[str, object]) -> CepError:
+def _rebuild_error(
+    kind: str, message: str, hint: str | None, details: Mapping[str, object]
+) -> CepError:
     return _KINDS.get(kind, CepError)(message, hint=hint, details=details)
 
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-from typing import Literal as Choice
+from typing import Any, Literal
 
-Kind = Choice[
+TypeKind = Literal[
     "bool",
     "int",  # bits: 8, 16, 32, 64
     "float",  # bits: 32, 64
@@ -33,7 +32,7 @@ Kind = Choice[
 
 # How a cell of a Kleene variable is read. "each": the condition holds for each element;
 # "prev": the element before; the others fold the whole list.
-Reading = Choice["each", "prev", "first", "last", "count", "sum", "avg", "min", "max"]
+CellReading = Literal["each", "prev", "first", "last", "count", "sum", "avg", "min", "max"]
 FOLDS = frozenset({"first", "last", "count", "sum", "avg", "min", "max"})
 
 
@@ -41,7 +40,7 @@ FOLDS = frozenset({"first", "last", "count", "sum", "avg", "min", "max"})
 class Type:
     """A Spark SQL type, as far as the engine needs to know it."""
 
-    kind: Kind
+    kind: TypeKind
     bits: int = 64
     precision: int = 0
     scale: int = 0
@@ -74,7 +73,7 @@ class Cell(Expression):
     variable: int
     column: int | None
     type: Type
-    reading: Reading = "each"
+    reading: CellReading = "each"
 
 
 @dataclass(frozen=True)
@@ -147,14 +146,14 @@ class Member(Expression):
         return (self.value, self.array)
 
 
-def cells(expression: Expression) -> Iterator[Cell]:
+def cells_of(expression: Expression) -> Iterator[Cell]:
     return (node for node in expression.walk() if isinstance(node, Cell))
 
 
-def remotes(expression: Expression) -> frozenset[int]:
+def remote_sources_of(expression: Expression) -> frozenset[int]:
     """The remote sources that it asks."""
     return frozenset(n.remote for n in expression.walk() if isinstance(n, RemoteCall))
 
 
-def variables(expression: Expression) -> frozenset[int]:
-    return frozenset(cell.variable for cell in cells(expression))
+def variables_of(expression: Expression) -> frozenset[int]:
+    return frozenset(cell.variable for cell in cells_of(expression))

@@ -1,7 +1,7 @@
 """What the worker hands back to Spark: the columns of its record batches, in order.
 
-`Output` is decided on the driver and shipped beside the Program; `udfs/answer.py` builds the
-batches and `spark_cep/answering/answer.py` declares the same columns to Spark as types.
+`Output` is decided on the driver and shipped beside the Program; `udfs/events/answer.py` builds the
+batches and `spark_cep/spark/projection.py` declares the same columns to Spark as types.
 
 Always holds: every column is nullable; a value is copied from a shipped column and keeps its
 Arrow type; no struct is without fields (Arrow and Spark disagree about empty structs). Every
@@ -38,10 +38,14 @@ A key that is missing counts nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal as Choice
+from typing import TYPE_CHECKING, Final, Literal
 
-# The numbers in `metrics`, as `udfs/metrics.py` counts them: what the work was ...
-METRICS = (
+if TYPE_CHECKING:
+    from spark_cep.udfs.row_program import RowProgram
+
+
+# The numbers in `metrics`, as `udfs/events/metrics.py` counts them: what the work was ...
+ENGINE_METRICS = (
     "rows",  # shipped to the engine, slice copies included
     "pairs",  # partial match x candidate row, evaluated
     "partial_matches",  # survivors of a step
@@ -52,7 +56,7 @@ METRICS = (
     "ignored_rows",  # their event time is NULL or NaN
 )
 # ... and what the plan cost and was for.
-TOTALS = (
+PLANNING_METRICS = (
     "plan_checks",  # between advances, whether the plan is still right
     "planning_us",  # spent on that, and on making plans
     "matching_us",  # spent on everything else in the engine
@@ -67,7 +71,9 @@ STREAM_METRICS = (
     "state_bytes",  # of the rows needed
     "kept_partial_matches",
 )
-PEAKS = frozenset({"peak_partial_matches", "buffered_events"})  # the largest counts, not the sum
+PEAK_METRICS = frozenset(
+    {"peak_partial_matches", "buffered_events"}
+)  # the largest counts, not the sum
 
 
 @dataclass(frozen=True)
@@ -94,10 +100,10 @@ class Struct:
 
 
 @dataclass(frozen=True)
-class Output:
+class EventOutput:
     """`order` is the shipped event time, an index into Program.columns."""
 
-    rows: Choice["one", "all"]
+    rows: Literal["one", "all"]
     order: int
     structs: tuple[Struct, ...] = ()
     row: tuple[Field, ...] = ()
@@ -108,7 +114,7 @@ class Output:
     def names(self) -> tuple[str, ...]:
         """The columns of a record batch.
 
-        >>> Output("one", 1, (Struct(0, (Field(1, "ts"),)),), (), (Field(0, "key"),)).names()
+        >>> EventOutput("one", 1, (Struct(0, (Field(1, "ts"),)),), (), (Field(0, "key"),)).names()
         ('match_number', 'v0', 'first', 'last', 'p0', 'metrics')
         """
         if self.rows == "all":
@@ -119,3 +125,52 @@ class Output:
         bounds = ("first", "last") if self.bounds else ()
         partition = tuple(f"p{place}" for place in range(len(self.partition)))
         return (*number, *structs, *bounds, *partition, "metrics")
+
+
+# --------------------------------------------------------------------------------------------------
+# What the worker hands back for a row pattern: the columns of its record batches, in order.
+#
+# rows "one", one row a match:
+#     p0, p1, ...  as `columns`          partition keys, taken from the match's first row
+#     m0, m1, ...  one a measure
+#     first_row    int64                 the first row's place in its partition, from 0
+#     metrics      string                NULL in a match, else a bucket's counts as JSON
+#
+# rows "all ...", one row a row:
+#     r0, r1, ...  as `columns`          of the row itself
+#     m0, m1, ...
+#     metrics
+#
+# Always holds: a value is copied from a shipped column and keeps its Arrow type; every column is
+# nullable. Each Spark partition ends with one row that has only `metrics`; a missing key counts
+# nothing. Its keys are METRICS.
+# --------------------------------------------------------------------------------------------------
+
+
+ROW_METRICS: Final = (
+    "rows",  # shipped to the engine
+    "partitions",
+    "matches",  # empty ones included
+    "empty_matches",
+    "unmatched_rows",  # shown as such
+    "steps",  # instructions tried
+    "memo_hits",  # ways not gone because they had failed before
+    "asked",  # conditions that Python tested row by row
+    "condition_errors",  # conditions that an ANSI error made NULL
+    "ignored_rows",  # their event time is NULL or NaN, and there is a WITHIN
+    "matching_us",
+)
+
+
+@dataclass(frozen=True)
+class RowOutput:
+    """The shipped columns that come back: partition keys, or the whole row."""
+
+    columns: tuple[Field, ...] = ()
+
+    def names(self, program: RowProgram) -> tuple[str, ...]:
+        measures = tuple(f"m{place}" for place in range(len(program.measures)))
+        if program.rows == "one":
+            keys = tuple(f"p{place}" for place in range(len(self.columns)))
+            return (*keys, *measures, "first_row", "metrics")
+        return (*(f"r{place}" for place in range(len(self.columns))), *measures, "metrics")

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
-from typing import Literal as Choice
+from typing import TYPE_CHECKING, Literal, Union
 
 from spark_cep.udfs.errors import PatternError
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.expressions import Expression, Type
-    from spark_cep.udfs.planning.costs import Costs
-    from spark_cep.udfs.remotes.spec import Remote
+    from spark_cep.udfs.remote_spec import RemoteSpec
 
-Strategy = Choice["any", "next", "strict"]
-Consumption = Choice["reuse", "consume"]
+
+Strategy = Literal["any", "next", "strict"]
+Consumption = Literal["reuse", "consume"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Window:
     order column as shipped: microseconds for timestamps, days for dates, plain numbers (int,
     float, or unscaled int for decimals) otherwise."""
 
-    kind: Choice["time", "events"]
+    kind: Literal["time", "events"]
     size: int | float
 
 
@@ -86,7 +86,7 @@ class Negation:
     """
 
     variable: int
-    place: Choice["between", "start", "end", "around"]
+    place: Literal["between", "start", "end", "around"]
     after: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
 
@@ -119,7 +119,7 @@ class Tree:
     """kind "event" and "not": `variable`. "seq", "all", "any": `parts`. "repeat": one part,
     `low`..`high` times (high None: no end), binding lists. "optional": one part or nothing."""
 
-    kind: Choice["event", "not", "seq", "all", "any", "repeat", "optional"]
+    kind: Literal["event", "not", "seq", "all", "any", "repeat", "optional"]
     variable: int = -1
     parts: tuple[Tree, ...] = ()
     low: int = 1
@@ -155,7 +155,7 @@ class Limits:
 # a slot, or a join whose partial matches are found first. ((2, 1), 0) is the chain 2, 1, 0.
 Shape = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 - a name in quotes needs Union
 
-PlanKind = Choice["eager", "lazy-chain", "tree", "zstream", "hybrid"]
+PlanKind = Literal["eager", "lazy-chain", "tree", "zstream", "hybrid"]
 
 
 @dataclass(frozen=True)
@@ -200,10 +200,10 @@ class Adaptation:
     within an advance, its partial matches may each choose for themselves. `to_hybrid`: on a
     stream partial matches may be kept from trigger to trigger."""
 
-    kind: Choice["off", "always", "threshold", "invariants"] = "off"
+    kind: Literal["off", "always", "threshold", "invariants"] = "off"
     threshold: float = 0.3
     k: int | None = 1
-    distance: float | Choice["auto", "meta"] = "auto"
+    distance: float | Literal["auto", "meta"] = "auto"
     to_tree: bool = False
     to_hybrid: bool = False
 
@@ -235,5 +235,5 @@ class Program:
     home: int | None = None
     adaptation: Adaptation = Adaptation()
     estimates: Estimates | None = None
-    costs: Costs | None = None
-    remotes: tuple[Remote, ...] = ()
+    costs: OperationCosts | None = None
+    remotes: tuple[RemoteSpec, ...] = ()

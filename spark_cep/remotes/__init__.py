@@ -1,1 +1,1 @@
-"""Remote data on the driver: what the user names, what joins do of it, what goes to the workers."""
+"""Remote sources of a query: which strategy and cache each one gets."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.planning.model import BranchModel
+    from spark_cep.udfs.planning.cost_model import BranchModel
     from spark_cep.udfs.program import Estimates, Shape
 
 Rows = npt.NDArray[np.int64]

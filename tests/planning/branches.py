@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from spark_cep.udfs.costs import OperationCosts
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Cell
-from spark_cep.udfs.planning.costs import Costs
-from spark_cep.udfs.planning.model import BranchModel
+from spark_cep.udfs.planning.cost_model import BranchModel
 from spark_cep.udfs.program import Branch, Condition, Estimates, Negation, Slot, Variable
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from spark_cep.udfs.expressions import Reading
+    from spark_cep.udfs.expressions import CellReading
     from spark_cep.udfs.program import Shape
 
 NAMES = "abcdefghijkl"
-EVEN = Costs(pair=1.0, result=1.0, insert=1.0)
+EVEN = OperationCosts(pair=1.0, result=1.0, insert=1.0)
 
 
 def sequence(size: int) -> frozenset[tuple[int, int]]:
     return frozenset((i, j) for i in range(size) for j in range(i + 1, size))
 
 
-def compared(left: int, right: int, name: str = "<", reading: Reading = "each") -> Condition:
+def compared(left: int, right: int, name: str = "<", reading: CellReading = "each") -> Condition:
     """`left.x < right.x`, with the right side read as given."""
     cells = Cell(left, 0, BIGINT), Cell(right, 0, BIGINT, reading)
     text = f"{NAMES[left]}.x {name} {NAMES[right]}.x"

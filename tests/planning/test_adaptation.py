@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_cep.udfs.planning.adaptation import Adapter
-from spark_cep.udfs.planning.generate import generators, show
-from spark_cep.udfs.planning.greedy import greedy
+from spark_cep.udfs.planning.greedy import plan_greedy_order
+from spark_cep.udfs.planning.planner import format_plan, plan_generators
 from spark_cep.udfs.program import Adaptation, Estimates, PlanKind
 from tests.planning.branches import EVEN, compared, estimates, model
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.planning.model import BranchModel
+    from spark_cep.udfs.planning.cost_model import BranchModel
 
 CALM = estimates([100, 15, 10], 0.5, 0.5)
 
@@ -32,8 +32,8 @@ def adapter(
     branches: Sequence[BranchModel] | None = None,
 ) -> Adapter:
     """With Algorithm 2 for chains: its invariants can be read off the rates."""
-    planner = greedy if kind == "lazy-chain" else None
-    return Adapter(adaptation, generators(kind, branches or [chained()], EVEN, planner), first)
+    planner = plan_greedy_order if kind == "lazy-chain" else None
+    return Adapter(adaptation, plan_generators(kind, branches or [chained()], EVEN, planner), first)
 
 
 def like(known: Estimates) -> Estimates:
@@ -52,8 +52,8 @@ def test_always_plans_each_time_but_swaps_only_for_a_better_plan() -> None:
     assert loop.after(like(CALM)) is None
     swap = loop.after(estimates([1, 15, 10], 0.5, 0.5))
     assert swap is not None
-    assert show(swap.before, [loop.generators[0].model.names]) == "c→b→a"
-    assert show(swap.after, [loop.generators[0].model.names]) == "a→b→c"
+    assert format_plan(swap.before, [loop.generators[0].model.names]) == "c→b→a"
+    assert format_plan(swap.after, [loop.generators[0].model.names]) == "a→b→c"
     assert swap.gain > 0
     assert loop.plan == swap.after
     assert (loop.checks, loop.plannings, len(loop.swaps)) == (2, 2, 1)
@@ -89,7 +89,7 @@ def test_invariants_ignore_what_cannot_change_the_plan() -> None:
     swap = loop.after(estimates([100, 9.1, 12], 0.5, 0.5))
     assert swap is not None
     assert swap.because == "rate(c) = 12 is no longer below rate(b) = 9.1"
-    assert show(swap.after, [loop.generators[0].model.names]) == "b→c→a"
+    assert format_plan(swap.after, [loop.generators[0].model.names]) == "b→c→a"
 
 
 def test_after_a_swap_the_invariants_are_those_of_the_new_plan() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.planning.applied import slot_set
-from spark_cep.udfs.planning.model import BranchModel, plan_cost, plan_nodes
-from spark_cep.udfs.planning.shapes import chain, slots_of
+from spark_cep.udfs.planning.conditions import slot_set
+from spark_cep.udfs.planning.cost_model import BranchModel, plan_cost, plan_steps
+from spark_cep.udfs.planning.shapes import left_deep_shape, slots_of
 from spark_cep.udfs.program import Branch, Estimates, Negation, Shape, Slot
 from tests.planning.arrivals import Arrivals
 from tests.planning.branches import (
@@ -117,7 +117,10 @@ def test_a_negation_keeps_the_combinations_that_nothing_blocks() -> None:
 def test_nothing_overflows() -> None:
     many = model(12, slots={i: listed(i) for i in range(0, 12, 2)}, order=AND)
     known = estimates([1e12] * 12)
-    for shape in (chain(range(12)), ((chain(range(6))), chain(range(6, 12)))):
+    for shape in (
+        left_deep_shape(range(12)),
+        ((left_deep_shape(range(6))), left_deep_shape(range(6, 12))),
+    ):
         cost = plan_cost(many, shape, known, EVEN)
         assert isfinite(cost.time)
         assert cost.time > 0
@@ -129,7 +132,7 @@ def test_what_a_set_of_slots_comes_to_does_not_depend_on_the_plan(data: st.DataO
     branch = data.draw(models())
     known = data.draw(statistics(branch))
     orders = data.draw(st.permutations(range(branch.size)))
-    last = plan_nodes(branch, chain(orders), known)[-1]
+    last = plan_steps(branch, left_deep_shape(orders), known)[-1]
     if not branch.lists and not branch.guards:
         expected = branch.given(known).cardinality(branch.all)
         assert last.partials == pytest.approx(expected, rel=1e-9, abs=1e-300)
@@ -141,8 +144,8 @@ def test_what_a_set_of_slots_comes_to_does_not_depend_on_the_plan(data: st.DataO
 def test_a_plan_takes_what_its_nodes_take(data: st.DataObject) -> None:
     branch = data.draw(models())
     known = data.draw(statistics(branch))
-    shape = chain(data.draw(st.permutations(range(branch.size))))
-    nodes = plan_nodes(branch, shape, known)
+    shape = left_deep_shape(data.draw(st.permutations(range(branch.size))))
+    nodes = plan_steps(branch, shape, known)
     cost = plan_cost(branch, shape, known, EVEN)
     assert cost.pairs == pytest.approx(sum(node.pairs for node in nodes))
     assert cost.time == pytest.approx(cost.pairs + sum(node.partials for node in nodes))
@@ -153,10 +156,10 @@ def test_a_plan_takes_what_its_nodes_take(data: st.DataObject) -> None:
 # ---- by simulation -----------------------------------------------------------------------------
 
 CHAINS = {
-    "a sequence in its order": (None, chain([0, 1, 2])),
-    "a sequence from its end": (None, chain([2, 1, 0])),
-    "a sequence from its middle": (None, chain([1, 0, 2])),
-    "rows in any order": (AND, chain([1, 2, 0])),
+    "a sequence in its order": (None, left_deep_shape([0, 1, 2])),
+    "a sequence from its end": (None, left_deep_shape([2, 1, 0])),
+    "a sequence from its middle": (None, left_deep_shape([1, 0, 2])),
+    "rows in any order": (AND, left_deep_shape([1, 2, 0])),
 }
 
 
@@ -191,7 +194,7 @@ def test_joins_of_joins_make_the_pairs_and_matches_of_simulated_arrivals(
 
 def test_looked_up_pairs_are_those_of_simulated_arrivals() -> None:
     branch = model(3, [compared(0, 1, "="), compared(1, 2, "=")])
-    _agree(branch, estimates([5, 6, 5], 0.4, 0.3), chain([2, 1, 0]), within=0.06)
+    _agree(branch, estimates([5, 6, 5], 0.4, 0.3), left_deep_shape([2, 1, 0]), within=0.06)
 
 
 def test_growing_lists_make_the_pairs_and_lists_of_simulated_arrivals() -> None:
@@ -238,5 +241,5 @@ def test_more_than_a_float_can_hold_times_nothing_is_nothing() -> None:
         model(2, conditions, slots={1: group}),
     ):
         for order in (range(branch.size), range(branch.size)[::-1]):
-            cost = plan_cost(branch, chain(order), estimates([1e300] * 3, 0.0, 0.0), EVEN)
+            cost = plan_cost(branch, left_deep_shape(order), estimates([1e300] * 3, 0.0, 0.0), EVEN)
             assert isfinite(cost.pairs + cost.partials + cost.time)

@@ -7,9 +7,15 @@ import sys
 
 import pytest
 
+from spark_cep.udfs.costs import measure_costs
 from spark_cep.udfs.expressions import BIGINT
-from spark_cep.udfs.planning.costs import measured
-from spark_cep.udfs.planning.generate import ADAPTABLE, generate, models, plan_from, show
+from spark_cep.udfs.planning.planner import (
+    ADAPTABLE,
+    assemble_plan,
+    branch_models,
+    format_plan,
+    generate_plans,
+)
 from spark_cep.udfs.program import (
     Branch,
     BranchPlan,
@@ -33,7 +39,7 @@ def test_each_branch_of_a_program_has_a_model() -> None:
         variables=variables, conditions=(compared(0, 1), compared(0, 2)), tree=Tree("event", 0),
         branches=(first, second), plan=Plan("lazy-chain"),
     )  # fmt: skip
-    made = models(program)
+    made = branch_models(program)
     assert [each.names for each in made] == [("a", "b"), ("a", "c")]
     assert [[a.index for a in each.applied] for each in made] == [[0], [1]]
 
@@ -41,11 +47,11 @@ def test_each_branch_of_a_program_has_a_model() -> None:
 @pytest.mark.parametrize("kind", ADAPTABLE)
 def test_a_plan_has_the_shapes_that_were_generated(kind: PlanKind) -> None:
     branches = [model(2), model(3)]
-    generated = generate(kind, branches, estimates([3, 2, 1]), EVEN)
-    plan = plan_from(kind, generated)
+    generated = generate_plans(kind, branches, estimates([3, 2, 1]), EVEN)
+    plan = assemble_plan(kind, generated)
     assert plan.kind == kind
     assert plan.branches == tuple(BranchPlan(each.shape) for each in generated)
-    assert show(plan, [each.names for each in branches]).startswith(
+    assert format_plan(plan, [each.names for each in branches]).startswith(
         "b→a or " if kind == "lazy-chain" else "b→a or c→b→a"
     )
 
@@ -65,24 +71,24 @@ def test_a_plan_has_the_shapes_that_were_generated(kind: PlanKind) -> None:
 )
 def test_plans_are_shown_in_a_line(plan: object, text: str) -> None:
     names = "abcd"[: 3 if text == "a→b→c" else 4]
-    assert show(plan, names) == text  # type: ignore[arg-type]
+    assert format_plan(plan, names) == text  # type: ignore[arg-type]
 
 
 def test_a_plan_that_each_bucket_makes_is_shown_by_its_kind() -> None:
-    assert show(Plan("tree"), []) == "tree"
+    assert format_plan(Plan("tree"), []) == "tree"
 
 
 def test_costs_are_measured_once_and_are_those_of_a_real_machine() -> None:
-    found = measured()
-    assert measured() is found
+    found = measure_costs()
+    assert measure_costs() is found
     for seconds in (found.pair, found.result, found.insert):
         assert 1e-11 < seconds < 1e-5
 
 
 def test_planning_needs_no_numpy() -> None:
     code = (
-        "import sys, spark_cep.udfs.planning.adaptation, spark_cep.udfs.planning.partition, "
-        "spark_cep.udfs.planning.observed; print('numpy' in sys.modules)"
+        "import sys, spark_cep.udfs.planning.adaptation, spark_cep.udfs.planning.apam, "
+        "spark_cep.udfs.planning.adaptation; print('numpy' in sys.modules)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/"

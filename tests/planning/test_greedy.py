@@ -5,8 +5,12 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.planning.greedy import greedy
-from spark_cep.udfs.planning.invariants import invariants, reason, violated
+from spark_cep.udfs.planning.greedy import plan_greedy_order
+from spark_cep.udfs.planning.invariants import (
+    describe_violation,
+    first_violation,
+    select_invariants,
+)
 from spark_cep.udfs.planning.shapes import slots_of
 from spark_cep.udfs.program import Branch, Negation, Slot
 from tests.planning.branches import (
@@ -26,9 +30,9 @@ CAMERAS = estimates([100, 15, 10])
 
 
 def test_the_papers_cameras_are_watched_rarest_first() -> None:
-    found = greedy(model(3), CAMERAS, EVEN)
+    found = plan_greedy_order(model(3), CAMERAS, EVEN)
     assert found.shape == ((2, 1), 0)
-    kept = invariants(found, 1, CAMERAS)
+    kept = select_invariants(found, 1, CAMERAS)
     assert [each.text("ABC") for each in kept] == ["rate(C) < rate(B)", "rate(B) < rate(A)"]
     everything = [[each.text("ABC") for each in block.conditions] for block in found.blocks]
     assert everything == [
@@ -39,40 +43,42 @@ def test_the_papers_cameras_are_watched_rarest_first() -> None:
 
 
 def test_a_violated_invariant_says_what_has_changed() -> None:
-    kept = invariants(greedy(model(3), CAMERAS, EVEN), 1, CAMERAS)
+    kept = select_invariants(plan_greedy_order(model(3), CAMERAS, EVEN), 1, CAMERAS)
     busy = estimates([100, 9.13, 12])
-    found = violated(kept, busy)
+    found = first_violation(kept, busy)
     assert found is not None
-    assert reason(found, busy, "abc") == "rate(c) = 12 is no longer below rate(b) = 9.13"
+    assert (
+        describe_violation(found, busy, "abc") == "rate(c) = 12 is no longer below rate(b) = 9.13"
+    )
     # A change of the most frequent type, however large, is no reason.
-    assert violated(kept, estimates([16, 15, 10])) is None
+    assert first_violation(kept, estimates([16, 15, 10])) is None
 
 
 def test_a_condition_draws_a_variable_nearer_to_what_it_is_compared_with() -> None:
     tied = model(3, [compared(0, 1), compared(1, 2)])
-    found = greedy(tied, estimates([20, 20, 1], 0.5, 0.5), EVEN)
+    found = plan_greedy_order(tied, estimates([20, 20, 1], 0.5, 0.5), EVEN)
     assert found.shape == ((2, 1), 0)
     assert found.blocks[1].conditions[0].text("abc") == "rate(b) · sel(b.x < c.x) < rate(a)"
 
 
 def test_lists_come_last_unless_they_are_short() -> None:
     listing = model(3, slots={1: listed(1)})
-    assert greedy(listing, estimates([10, 10, 10]), EVEN).shape == ((0, 2), 1)
-    assert greedy(listing, estimates([10, 0.1, 10]), EVEN).shape == ((1, 0), 2)
+    assert plan_greedy_order(listing, estimates([10, 10, 10]), EVEN).shape == ((0, 2), 1)
+    assert plan_greedy_order(listing, estimates([10, 0.1, 10]), EVEN).shape == ((1, 0), 2)
 
 
 def test_a_negation_changes_no_order() -> None:
     blocked = model(3, negations=[Negation(3, "between", after=(0,), before=(1,))])
     for rates in ([4, 5, 6, 0], [4, 5, 6, 100]):
-        assert greedy(blocked, estimates(rates), EVEN).shape == ((0, 1), 2)
+        assert plan_greedy_order(blocked, estimates(rates), EVEN).shape == ((0, 1), 2)
 
 
 def test_a_group_weighs_as_much_as_it_has_iterations() -> None:
     body = Branch((Slot((1,)), Slot((2,))), sequence(2))
     group = Slot((1, 2), 1, 1, is_list=True, body=body)
     grouped = model(2, slots={1: group})
-    assert greedy(grouped, estimates([5, 3, 3]), EVEN).shape == (0, 1)
-    assert greedy(grouped, estimates([5, 1, 1]), EVEN).shape == (1, 0)
+    assert plan_greedy_order(grouped, estimates([5, 3, 3]), EVEN).shape == (0, 1)
+    assert plan_greedy_order(grouped, estimates([5, 1, 1]), EVEN).shape == (1, 0)
     assert grouped.names == ("a", "(b c)")
 
 
@@ -82,7 +88,7 @@ def test_every_slot_taken_was_the_lightest_of_those_left(data: st.DataObject) ->
     branch = data.draw(models())
     known = data.draw(statistics(branch))
     assume(not branch.lists)
-    order = slots_of(greedy(branch, known, EVEN).shape)
+    order = slots_of(plan_greedy_order(branch, known, EVEN).shape)
     for place, chosen in enumerate(order):
 
         def weight(slot: int, before: tuple[int, ...] = order[:place]) -> float:
@@ -103,10 +109,10 @@ def test_a_violated_invariant_always_means_another_order(data: st.DataObject, k:
     """Theorem 1, ties included."""
     branch = data.draw(models())
     then, now = data.draw(statistics(branch)), data.draw(statistics(branch))
-    found = greedy(branch, then, EVEN)
-    assert violated(invariants(found, k, then), then) is None
-    if violated(invariants(found, k, then), now) is not None:
-        assert greedy(branch, now, EVEN).shape != found.shape
+    found = plan_greedy_order(branch, then, EVEN)
+    assert first_violation(select_invariants(found, k, then), then) is None
+    if first_violation(select_invariants(found, k, then), now) is not None:
+        assert plan_greedy_order(branch, now, EVEN).shape != found.shape
 
 
 @ALWAYS_THE_SAME
@@ -117,14 +123,14 @@ def test_with_all_conditions_kept_the_same_order_means_no_violation_and_back(
     """Theorem 2, ties included."""
     branch = data.draw(models())
     then, now = data.draw(statistics(branch)), data.draw(statistics(branch))
-    found = greedy(branch, then, EVEN)
-    has_changed = greedy(branch, now, EVEN).shape != found.shape
-    assert (violated(invariants(found, None, then), now) is not None) == has_changed
+    found = plan_greedy_order(branch, then, EVEN)
+    has_changed = plan_greedy_order(branch, now, EVEN).shape != found.shape
+    assert (first_violation(select_invariants(found, None, then), now) is not None) == has_changed
 
 
 def test_ordering_weighs_each_slot_once_a_step() -> None:
     for size in (8, 12):
         branch = model(size, [compared(i, i + 1) for i in range(size - 1)])
         known = estimates([10 + i for i in range(size)], *[0.5] * (size - 1))
-        greedy(branch, known, EVEN)
+        plan_greedy_order(branch, known, EVEN)
         assert branch.given(known).work <= size * (size + 1) // 2 + 3 * size

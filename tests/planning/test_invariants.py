@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.planning.greedy import greedy
+from spark_cep.udfs.planning.greedy import plan_greedy_order
 from spark_cep.udfs.planning.invariants import (
     CLEAR_GAIN,
     LARGEST_DISTANCE,
     LOW_GAIN,
     SMALLEST_DISTANCE,
-    Distance,
+    InvariantDistance,
     average_difference,
-    invariants,
-    violated,
+    first_violation,
+    select_invariants,
 )
 from tests.planning.branches import EVEN, estimates, model
 
@@ -24,7 +24,10 @@ THEN = estimates([100, 15, 10])
 
 
 def texts(k: int | None) -> list[str]:
-    return [each.text("abc") for each in invariants(greedy(THREE, THEN, EVEN), k, THEN)]
+    return [
+        each.text("abc")
+        for each in select_invariants(plan_greedy_order(THREE, THEN, EVEN), k, THEN)
+    ]
 
 
 def test_the_tightest_conditions_of_each_block_are_kept_in_the_order_of_the_plan() -> None:
@@ -34,9 +37,9 @@ def test_the_tightest_conditions_of_each_block_are_kept_in_the_order_of_the_plan
 
 
 def test_the_first_violation_in_the_order_of_the_plan_is_the_one_reported() -> None:
-    kept = invariants(greedy(THREE, THEN, EVEN), 1, THEN)
+    kept = select_invariants(plan_greedy_order(THREE, THEN, EVEN), 1, THEN)
     both = estimates([5, 8, 10])
-    found = violated(kept, both)
+    found = first_violation(kept, both)
     assert found is not None
     assert found.text("abc") == "rate(c) < rate(b)"
 
@@ -48,24 +51,28 @@ def test_the_first_violation_in_the_order_of_the_plan_is_the_one_reported() -> N
 def test_a_condition_must_be_missed_by_the_distance(
     distance: float, rate: float, is_violated: bool
 ) -> None:
-    kept = invariants(greedy(THREE, THEN, EVEN), 1, THEN)
-    assert (violated(kept, estimates([100, 15, rate]), distance) is not None) == is_violated
+    kept = select_invariants(plan_greedy_order(THREE, THEN, EVEN), 1, THEN)
+    assert (first_violation(kept, estimates([100, 15, rate]), distance) is not None) == is_violated
 
 
 def test_a_tie_is_no_violation_where_the_planner_would_choose_the_same_again() -> None:
-    kept = invariants(greedy(model(2), estimates([1, 2]), EVEN), 1, estimates([1, 2]))
-    assert violated(kept, estimates([2, 2])) is None
-    kept = invariants(greedy(model(2), estimates([2, 1]), EVEN), 1, estimates([2, 1]))
-    assert violated(kept, estimates([2, 2])) is not None
+    kept = select_invariants(
+        plan_greedy_order(model(2), estimates([1, 2]), EVEN), 1, estimates([1, 2])
+    )
+    assert first_violation(kept, estimates([2, 2])) is None
+    kept = select_invariants(
+        plan_greedy_order(model(2), estimates([2, 1]), EVEN), 1, estimates([2, 1])
+    )
+    assert first_violation(kept, estimates([2, 2])) is not None
 
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.floats(0.1, 100), min_size=3, max_size=3), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_a_larger_distance_never_finds_more(rates: list[float], one: float, other: float) -> None:
-    kept = invariants(greedy(THREE, THEN, EVEN), None, THEN)
+    kept = select_invariants(plan_greedy_order(THREE, THEN, EVEN), None, THEN)
     smaller, larger = sorted((one, other))
-    if violated(kept, estimates(rates), smaller) is None:
-        assert violated(kept, estimates(rates), larger) is None
+    if first_violation(kept, estimates(rates), smaller) is None:
+        assert first_violation(kept, estimates(rates), larger) is None
 
 
 # ---- the distance ------------------------------------------------------------------------------
@@ -73,35 +80,41 @@ def test_a_larger_distance_never_finds_more(rates: list[float], one: float, othe
 
 def test_the_average_difference_is_that_of_all_deciding_conditions() -> None:
     near = estimates([120, 110, 100])
-    found = greedy(THREE, near, EVEN)
+    found = plan_greedy_order(THREE, near, EVEN)
     # c < a, c < b, b < a: by 20, 10 and 9.09 percent of the smaller side.
     assert average_difference([found], near) == pytest.approx((0.2 + 0.1 + 1 / 11) / 3)
 
 
 def test_the_average_is_bounded_and_leaves_out_what_has_no_ratio() -> None:
-    assert average_difference([greedy(THREE, THEN, EVEN)], THEN) == LARGEST_DISTANCE
+    assert average_difference([plan_greedy_order(THREE, THEN, EVEN)], THEN) == LARGEST_DISTANCE
     absent = estimates([1.1, 1.0, 0.0])
     # Nothing arrives for c: only b < a has a relative difference.
-    assert average_difference([greedy(THREE, absent, EVEN)], absent) == pytest.approx(0.1)
-    assert average_difference([greedy(model(1), estimates([1]), EVEN)], estimates([1])) == 0
+    assert average_difference([plan_greedy_order(THREE, absent, EVEN)], absent) == pytest.approx(
+        0.1
+    )
+    assert (
+        average_difference([plan_greedy_order(model(1), estimates([1]), EVEN)], estimates([1])) == 0
+    )
 
 
 def test_a_given_distance_stays_and_auto_follows_each_plan() -> None:
     near, nearer = estimates([120, 110, 100]), estimates([105, 105, 100])
-    given_, auto = Distance(0.0), Distance("auto")
+    given_, auto = InvariantDistance(0.0), InvariantDistance("auto")
     for distance in (given_, auto):
-        distance.made([greedy(THREE, near, EVEN)], near, None)
+        distance.made([plan_greedy_order(THREE, near, EVEN)], near, None)
     first = auto.value
     for distance in (given_, auto):
-        distance.made([greedy(THREE, nearer, EVEN)], nearer, 0.3)
+        distance.made([plan_greedy_order(THREE, nearer, EVEN)], nearer, 0.3)
     assert given_.value == 0.0
-    assert auto.value == average_difference([greedy(THREE, nearer, EVEN)], nearer) < first
+    assert (
+        auto.value == average_difference([plan_greedy_order(THREE, nearer, EVEN)], nearer) < first
+    )
 
 
 def test_meta_begins_with_auto_and_follows_the_gains() -> None:
     near = estimates([120, 110, 100])
-    found = [greedy(THREE, near, EVEN)]
-    meta = Distance("meta")
+    found = [plan_greedy_order(THREE, near, EVEN)]
+    meta = InvariantDistance("meta")
     meta.made(found, near, None)
     start = meta.value
     assert start == average_difference(found, near)
@@ -116,7 +129,7 @@ def test_meta_begins_with_auto_and_follows_the_gains() -> None:
 @pytest.mark.parametrize(("gain", "end"), [(-1.0, LARGEST_DISTANCE), (0.9, SMALLEST_DISTANCE)])
 def test_meta_stays_within_bounds(gain: float, end: float) -> None:
     even = estimates([100, 100, 100])
-    meta = Distance("meta")
+    meta = InvariantDistance("meta")
     for known in [None] + 20 * [gain]:
-        meta.made([greedy(THREE, even, EVEN)], even, known)
+        meta.made([plan_greedy_order(THREE, even, EVEN)], even, known)
     assert meta.value == end

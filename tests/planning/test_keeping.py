@@ -10,12 +10,11 @@ import pytest
 
 from benchmarks.programs import Prepared, prepare
 from spark_cep.pattern import event, seq
-from spark_cep.udfs import adapting
-from spark_cep.udfs.adapting import Adaptive
-from spark_cep.udfs.engine import State
-from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.planning.generate import models
-from spark_cep.udfs.planning.keeping import KEEPING_SECONDS, ways
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events import adaptive
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
+from spark_cep.udfs.events.engine import EventState
+from spark_cep.udfs.planning.planner import KEEPING_SECONDS, branch_models, stream_plan_options
 from spark_cep.udfs.program import Adaptation, Estimates, Plan
 
 if TYPE_CHECKING:
@@ -47,12 +46,12 @@ def trigger(pattern: Pattern, number: int, shares: tuple[float, ...]) -> Prepare
     )
 
 
-def streamed(pattern: Pattern, shares: tuple[float, ...], triggers: int = 40) -> Adaptive:
+def streamed(pattern: Pattern, shares: tuple[float, ...], triggers: int = 40) -> AdaptiveEngine:
     adaptation = Adaptation("invariants", to_tree=True, to_hybrid=True)
     program = replace(
         trigger(pattern, 0, shares).program, plan=Plan("lazy-chain"), adaptation=adaptation
     )
-    adaptive, state = Adaptive(program), State()
+    adaptive, state = AdaptiveEngine(program), EventState()
     for number in range(triggers):
         table = trigger(pattern, number, shares).table
         step = adaptive.step(state, table, number * TRIGGER)
@@ -64,7 +63,7 @@ def streamed(pattern: Pattern, shares: tuple[float, ...], triggers: int = 40) ->
 
 @pytest.fixture
 def _any_work_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
+    monkeypatch.setattr(adaptive, "REPLANNING_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("_any_work_counts")
@@ -88,14 +87,18 @@ def test_nothing_is_kept_where_there_is_hardly_any_work() -> None:
 
 def test_the_first_way_keeps_nothing_and_holding_costs_in_every_trigger() -> None:
     program = trigger(RARELY_TRUE, 0, (0.2, 0.2, 0.6)).program
-    (model,) = models(program)
+    (model,) = branch_models(program)
     estimates = Estimates({0: 100.0, 1: 100.0, 2: 300.0}, {0: 0.001}, windows=3.0)
-    first, *others = ways(model, estimates, TYPICAL, share=0.01)
+    first, *others = stream_plan_options(model, estimates, TYPICAL_COSTS, share=0.01)
     assert (first.plan.eager, first.held) == ((), 0.0)
     for way in others:
         assert len(way.plan.eager) > 1
         assert way.held > 0
         # All but the holding is work for new events only.
-        idle = next(w for w in ways(model, estimates, TYPICAL, 0.0) if w.plan == way.plan)
+        idle = next(
+            w
+            for w in stream_plan_options(model, estimates, TYPICAL_COSTS, 0.0)
+            if w.plan == way.plan
+        )
         assert idle.seconds == pytest.approx(KEEPING_SECONDS * way.held)
         assert way.seconds > idle.seconds

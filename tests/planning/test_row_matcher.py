@@ -9,15 +9,15 @@ import pytest
 
 from spark_cep.errors import PlanError
 from spark_cep.options import check_row_options
-from spark_cep.planning.rows import MatcherChoice, MatcherFacts, choose_matcher
-from spark_cep.plans import wish
+from spark_cep.planner.matcher import MatcherChoice, MatcherFacts, choose_matcher
+from spark_cep.plans import read_plan_request
 from spark_cep.udfs.expressions import BIGINT, Call
 from spark_cep.udfs.program import Window
 from tests.rows.gapped import gap_program
 from tests.rows.programs import T, compare, concat, current, last, number, plus, star, v
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
 
 A, B, C, D, Y, Z = range(6)
 ABC = concat(v(A), star(v(Z)), v(B), star(v(Z)), v(C))
@@ -95,4 +95,4 @@ def test_plans_of_event_patterns_are_refused() -> None:
         check_row_options(plan="zstream", **options)
     assert 'plan="gaps"' in (raised.value.hint or "")
     with pytest.raises(PlanError, match="plan='walk' is for row patterns"):
-        wish("walk")
+        read_plan_request("walk")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.planning.costs import TYPICAL, Costs
-from spark_cep.udfs.planning.invariants import invariants, violated
-from spark_cep.udfs.planning.model import BranchModel, plan_cost
-from spark_cep.udfs.planning.zstream import Cheaper, zstream
+from spark_cep.udfs.costs import TYPICAL_COSTS, OperationCosts
+from spark_cep.udfs.planning.cost_model import BranchModel, plan_cost
+from spark_cep.udfs.planning.invariants import first_violation, select_invariants
+from spark_cep.udfs.planning.zstream import CostComparison, plan_zstream
 from spark_cep.udfs.program import Estimates, Shape
 from tests.planning.branches import (
     EVEN,
@@ -25,10 +25,12 @@ from tests.planning.branches import (
 )
 
 ALWAYS_THE_SAME = settings(derandomize=True, deadline=None, max_examples=150)
-COSTS = st.sampled_from([EVEN, TYPICAL, Costs(1, 0, 0), Costs(0, 1, 5)])
+COSTS = st.sampled_from([EVEN, TYPICAL_COSTS, OperationCosts(1, 0, 0), OperationCosts(0, 1, 5)])
 
 
-def time_of(branch: BranchModel, shape: Shape, known: Estimates, costs: Costs = EVEN) -> float:
+def time_of(
+    branch: BranchModel, shape: Shape, known: Estimates, costs: OperationCosts = EVEN
+) -> float:
     return branch.given(known).times(costs).shape(shape)[0]
 
 
@@ -44,10 +46,12 @@ def is_run_as_it_should_be(shape: Shape) -> bool:
 
 @ALWAYS_THE_SAME
 @given(st.data(), COSTS)
-def test_no_tree_over_the_slots_in_order_is_cheaper(data: st.DataObject, costs: Costs) -> None:
+def test_no_tree_over_the_slots_in_order_is_cheaper(
+    data: st.DataObject, costs: OperationCosts
+) -> None:
     branch = data.draw(models(largest=5))
     known = data.draw(statistics(branch))
-    found = zstream(branch, known, costs)
+    found = plan_zstream(branch, known, costs)
     assert is_run_as_it_should_be(found.shape)
     every = [s for s in trees(range(branch.size)) if is_run_as_it_should_be(s)]
     cheapest = min(time_of(branch, shape, known, costs) for shape in every)
@@ -59,13 +63,13 @@ def test_no_tree_over_the_slots_in_order_is_cheaper(data: st.DataObject, costs: 
 def test_two_pairs_that_match_rarely_are_joined_to_each_other() -> None:
     branch = model(4, [compared(0, 1, "="), compared(1, 2), compared(2, 3, "=")])
     known = estimates([1000, 900, 1000, 1200], 0.00001, 0.5, 0.00001)
-    found = zstream(branch, known, TYPICAL)
+    found = plan_zstream(branch, known, TYPICAL_COSTS)
     assert found.shape in (((1, 0), (2, 3)), ((2, 3), (1, 0)))
 
 
 def test_of_two_slots_the_rarer_one_is_the_spine() -> None:
-    assert zstream(model(2), estimates([5, 3]), TYPICAL).shape == (1, 0)
-    assert zstream(model(2), estimates([3, 5]), TYPICAL).shape == (0, 1)
+    assert plan_zstream(model(2), estimates([5, 3]), TYPICAL_COSTS).shape == (1, 0)
+    assert plan_zstream(model(2), estimates([3, 5]), TYPICAL_COSTS).shape == (0, 1)
 
 
 def test_of_two_joins_the_smaller_one_is_kept_as_the_unit() -> None:
@@ -73,14 +77,14 @@ def test_of_two_joins_the_smaller_one_is_kept_as_the_unit() -> None:
     few, many = 0.00001, 0.0001
     for shares, spine in (((few, many), (2, 3)), ((many, few), (0, 1))):
         known = estimates([1000, 1000, 1000, 1000], shares[0], 0.5, shares[1])
-        found = zstream(branch, known, TYPICAL)
+        found = plan_zstream(branch, known, TYPICAL_COSTS)
         assert isinstance(found.shape, tuple)
         assert found.shape[0] == spine
 
 
 def test_a_list_is_grown_where_its_neighbours_hold_it() -> None:
     branch = model(3, slots={1: listed(1)})
-    found = zstream(branch, estimates([3, 9, 3]), TYPICAL)
+    found = plan_zstream(branch, estimates([3, 9, 3]), TYPICAL_COSTS)
     # Only neighbours are joined: the list is grown after one side, never by itself.
     assert found.shape in (((0, 1), 2), ((2, 1), 0))
 
@@ -91,28 +95,28 @@ def test_a_list_is_grown_where_its_neighbours_hold_it() -> None:
 @ALWAYS_THE_SAME
 @given(st.data(), st.sampled_from([1, 2, 5]), COSTS)
 def test_a_violated_invariant_always_means_another_tree(
-    data: st.DataObject, k: int, costs: Costs
+    data: st.DataObject, k: int, costs: OperationCosts
 ) -> None:
     """Theorem 1, ties and the sides of joins included."""
     branch = data.draw(models())
     then, now = data.draw(statistics(branch)), data.draw(statistics(branch))
-    found = zstream(branch, then, costs)
-    assert violated(invariants(found, k, then), then) is None
-    if violated(invariants(found, k, then), now) is not None:
-        assert zstream(branch, now, costs).shape != found.shape
+    found = plan_zstream(branch, then, costs)
+    assert first_violation(select_invariants(found, k, then), then) is None
+    if first_violation(select_invariants(found, k, then), now) is not None:
+        assert plan_zstream(branch, now, costs).shape != found.shape
 
 
 @ALWAYS_THE_SAME
 @given(st.data(), COSTS)
 def test_with_all_conditions_kept_the_same_tree_means_no_violation_and_back(
-    data: st.DataObject, costs: Costs
+    data: st.DataObject, costs: OperationCosts
 ) -> None:
     """Theorem 2, ties and the sides of joins included."""
     branch = data.draw(models())
     then, now = data.draw(statistics(branch)), data.draw(statistics(branch))
-    found = zstream(branch, then, costs)
-    has_changed = zstream(branch, now, costs).shape != found.shape
-    assert (violated(invariants(found, None, then), now) is not None) == has_changed
+    found = plan_zstream(branch, then, costs)
+    has_changed = plan_zstream(branch, now, costs).shape != found.shape
+    assert (first_violation(select_invariants(found, None, then), now) is not None) == has_changed
 
 
 def runs(branch: BranchModel, shape: Shape) -> list[Shape]:
@@ -127,14 +131,14 @@ def runs(branch: BranchModel, shape: Shape) -> list[Shape]:
 def test_all_conditions_are_those_with_every_tree_over_the_same_slots(data: st.DataObject) -> None:
     branch = data.draw(models(largest=5))
     then, now = data.draw(statistics(branch)), data.draw(statistics(branch))
-    found = zstream(branch, then, EVEN)
-    kept = invariants(found, None, then)
+    found = plan_zstream(branch, then, EVEN)
+    kept = select_invariants(found, None, then)
     for join in runs(branch, found.shape):
         slots = sorted(int(slot) for slot in str(join) if slot.isdigit())
         every = [s for s in trees(slots) if is_run_as_it_should_be(s)]
         best = min(time_of(branch, shape, now) for shape in every)
         if time_of(branch, join, now) > best * (1 + 1e-9):
-            assert violated(kept, now) is not None
+            assert first_violation(kept, now) is not None
 
 
 def test_alternatives_found_too_late_are_missed_with_one_condition_and_seen_with_all() -> None:
@@ -144,10 +148,10 @@ def test_alternatives_found_too_late_are_missed_with_one_condition_and_seen_with
         for second in range(1, 10):
             then = estimates([5, 4, 4, 5], 0.1, 0.5, 0.5)
             now = estimates([5, 4, 4, 5], 0.1, first / 10, second / 10)
-            found = zstream(branch, then, EVEN)
-            if zstream(branch, now, EVEN).shape != found.shape:
-                assert violated(invariants(found, None, then), now) is not None
-                missed.append(violated(invariants(found, 1, then), now) is None)
+            found = plan_zstream(branch, then, EVEN)
+            if plan_zstream(branch, now, EVEN).shape != found.shape:
+                assert first_violation(select_invariants(found, None, then), now) is not None
+                missed.append(first_violation(select_invariants(found, 1, then), now) is None)
     assert any(missed)
     assert not all(missed)
 
@@ -158,10 +162,10 @@ def test_subtree_costs_kept_as_constants_would_call_a_sound_plan_violated() -> N
     a reoptimization that changes nothing, which Theorem 1 excludes. No earlier invariant tells."""
     branch = model(3, [compared(1, 2)])
     then, now = estimates([1, 10, 12], 0.1), estimates([1, 10, 120], 0.1)
-    found = zstream(branch, then, EVEN)
+    found = plan_zstream(branch, then, EVEN)
     (condition,) = (c for block in found.blocks for c in block.conditions if _is_root(c))
-    assert zstream(branch, now, EVEN).shape == found.shape == ((0, 1), 2)
-    assert violated(invariants(found, None, then), now) is None
+    assert plan_zstream(branch, now, EVEN).shape == found.shape == ((0, 1), 2)
+    assert first_violation(select_invariants(found, None, then), now) is None
 
     def with_constants(shape: Shape) -> float:
         assert isinstance(shape, tuple)
@@ -172,7 +176,7 @@ def test_subtree_costs_kept_as_constants_would_call_a_sound_plan_violated() -> N
 
 
 def _is_root(condition: object) -> bool:
-    return isinstance(condition, Cheaper) and _slots(condition.chosen) == 0b111
+    return isinstance(condition, CostComparison) and _slots(condition.chosen) == 0b111
 
 
 def _slots(shape: Shape) -> int:
@@ -186,7 +190,7 @@ def _slots(shape: Shape) -> int:
 def test_every_run_of_slots_is_split_once(size: int) -> None:
     branch = model(size, [compared(i, j) for i, j in pairwise(range(size))])
     known = estimates([10 + i for i in range(size)], *[0.5] * (size - 1))
-    zstream(branch, known, EVEN)
+    plan_zstream(branch, known, EVEN)
     splits = size * (size * size - 1) // 6
     # A join and its mirror image, and the set of slots itself.
     assert branch.given(known).work <= 2 * splits + size * (size + 1)
@@ -195,9 +199,9 @@ def test_every_run_of_slots_is_split_once(size: int) -> None:
 def test_verifying_costs_less_work_than_planning() -> None:
     branch = model(8, [compared(i, j) for i, j in pairwise(range(8))])
     then = estimates([10, 13, 9, 20, 11, 30, 8, 15], *[0.5] * 7)
-    found = zstream(branch, then, EVEN)
+    found = plan_zstream(branch, then, EVEN)
     planning = branch.given(then).work
-    kept = invariants(found, 1, then)
+    kept = select_invariants(found, 1, then)
     now = Estimates(dict(then.rates), dict(then.selectivities))
-    assert violated(kept, now) is None
+    assert first_violation(kept, now) is None
     assert branch.given(now).work < planning / 2

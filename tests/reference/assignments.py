@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import All, Event, Node, Not, Repeat, Seq
+from spark_cep.pattern import AllOf, Event, EventPatternNode, NoEvent, Repeat, Seq
 from tests.reference.rows import Key, Row
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Budget:
 
 
 def assignments(
-    tree: Node, candidates: Candidates, after: Key | None, budget: Budget
+    tree: EventPatternNode, candidates: Candidates, after: Key | None, budget: Budget
 ) -> Iterator[Bound]:
     """Every way to fill `tree` with rows whose order keys are greater than `after`."""
     if isinstance(tree, Event):
@@ -44,11 +44,11 @@ def assignments(
             if after is None or row.key > after:
                 budget.spend()
                 yield {tree.name: (row,)}
-    elif isinstance(tree, Not):
+    elif isinstance(tree, NoEvent):
         yield {}
     elif isinstance(tree, Seq):
         yield from _in_sequence(tree.parts, candidates, after, budget)
-    elif isinstance(tree, All):
+    elif isinstance(tree, AllOf):
         yield from _in_any_order(tree.parts, candidates, after, budget)
     elif isinstance(tree, Repeat):
         yield from _repeated(tree, candidates, after, budget)
@@ -57,7 +57,7 @@ def assignments(
 
 
 def _in_sequence(
-    parts: Sequence[Node], candidates: Candidates, after: Key | None, budget: Budget
+    parts: Sequence[EventPatternNode], candidates: Candidates, after: Key | None, budget: Budget
 ) -> Iterator[Bound]:
     """'every event of p(i) is before every event of p(i+1)', and 'x is before y only when x's
     order key is strictly smaller'."""
@@ -70,7 +70,7 @@ def _in_sequence(
 
 
 def _in_any_order(
-    parts: Sequence[Node], candidates: Candidates, after: Key | None, budget: Budget
+    parts: Sequence[EventPatternNode], candidates: Candidates, after: Key | None, budget: Budget
 ) -> Iterator[Bound]:
     """'any order, all parts matched'; 'a row fills at most one variable of a match'."""
     if not parts:

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from spark_cep.pattern import All, Any, Event, Node, Not, Optional, Repeat, Seq, children
+from spark_cep.pattern import (
+    AllOf,
+    AnyOf,
+    Event,
+    EventPatternNode,
+    NoEvent,
+    OptionalPart,
+    Repeat,
+    Seq,
+    children,
+)
 from tests.reference.rows import Row
 
 # Every filled variable with its rows; a variable that is no list has one.
@@ -22,7 +32,7 @@ Bound = Mapping[str, tuple[Row, ...]]
 class Choice:
     """`tree` None: nothing is left. `empty`: the lists that are matched as the empty list."""
 
-    tree: Node | None
+    tree: EventPatternNode | None
     empty: frozenset[str] = frozenset()
 
     def filled(self) -> frozenset[str]:
@@ -43,23 +53,23 @@ class Barrier:
     iteration: int | None = None
 
 
-def positives(node: Node) -> list[str]:
+def positives(node: EventPatternNode) -> list[str]:
     """Variables that bind rows, in the order of the pattern."""
     if isinstance(node, Event):
         return [node.name]
-    if isinstance(node, Not):
+    if isinstance(node, NoEvent):
         return []
     return [name for child in children(node) for name in positives(child)]
 
 
-def choices(node: Node) -> Iterator[Choice]:
-    if isinstance(node, Event | Not):
+def choices(node: EventPatternNode) -> Iterator[Choice]:
+    if isinstance(node, Event | NoEvent):
         yield Choice(node)
-    elif isinstance(node, Any):
+    elif isinstance(node, AnyOf):
         # 'OR: a match of any part'
         for part in node.parts:
             yield from choices(part)
-    elif isinstance(node, Optional):
+    elif isinstance(node, OptionalPart):
         # '? and * also match nothing'
         yield from choices(node.part)
         yield Choice(None)
@@ -77,15 +87,15 @@ def choices(node: Node) -> Iterator[Choice]:
             yield Choice(type(node)(tuple(parts)) if parts else None, empty)
 
 
-def _flattened(parts: list[Node]) -> list[Node]:
+def _flattened(parts: list[EventPatternNode]) -> list[EventPatternNode]:
     return [inner for part in parts for inner in (part.parts if isinstance(part, Seq) else (part,))]
 
 
-def barriers(tree: Node, bound: Bound) -> Iterator[Barrier]:
+def barriers(tree: EventPatternNode, bound: Bound) -> Iterator[Barrier]:
     """Every NOT of a choice, beside the rows of its nearest filled parts."""
     if isinstance(tree, Seq):
         for place, part in enumerate(tree.parts):
-            if isinstance(part, Not):
+            if isinstance(part, NoEvent):
                 yield Barrier(
                     part.event.name,
                     after=_nearest(reversed(tree.parts[:place]), bound),
@@ -93,9 +103,9 @@ def barriers(tree: Node, bound: Bound) -> Iterator[Barrier]:
                 )
             else:
                 yield from barriers(part, bound)
-    elif isinstance(tree, All):
+    elif isinstance(tree, AllOf):
         for part in tree.parts:
-            if isinstance(part, Not):
+            if isinstance(part, NoEvent):
                 yield Barrier(part.event.name, None, None)
             else:
                 yield from barriers(part, bound)

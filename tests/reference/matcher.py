@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import Node, Pattern, Repeat, children
+from spark_cep.pattern import EventPatternNode, Pattern, Repeat, children
 from tests.reference.assignments import Budget, assignments, rows_of
 from tests.reference.choices import Bound, Choice, choices, positives
 from tests.reference.rows import Key, Row, partitions
@@ -119,7 +119,7 @@ def _match(pattern: Pattern, choice: Choice, bound: Bound) -> Match:
     return tuple(values)
 
 
-def _lists(node: Node) -> list[str]:
+def _lists(node: EventPatternNode) -> list[str]:
     """Variables that bind lists."""
     if isinstance(node, Repeat):
         return positives(node)

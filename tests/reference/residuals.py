@@ -19,7 +19,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import All, Any, Event, Node, Not, Optional, Repeat, Seq
+from spark_cep.pattern import (
+    AllOf,
+    AnyOf,
+    Event,
+    EventPatternNode,
+    NoEvent,
+    OptionalPart,
+    Repeat,
+    Seq,
+)
 from tests.reference.choices import positives
 
 if TYPE_CHECKING:
@@ -57,19 +66,19 @@ class Together:
     parts: tuple[Rest, ...]
 
 
-Rest = Node | Taken | Begun | Repeating | Together
+Rest = EventPatternNode | Taken | Begun | Repeating | Together
 Opening = tuple[str, Rest]
 
 
-def without_negations(node: Node) -> Node:
+def without_negations(node: EventPatternNode) -> EventPatternNode:
     """Runs ignore NOT: it is tested on finished matches."""
-    if isinstance(node, Seq | All):
-        kept = [without_negations(part) for part in node.parts if not isinstance(part, Not)]
+    if isinstance(node, Seq | AllOf):
+        kept = [without_negations(part) for part in node.parts if not isinstance(part, NoEvent)]
         return type(node)(tuple(kept))
-    if isinstance(node, Any):
-        return Any(tuple(without_negations(part) for part in node.parts))
-    if isinstance(node, Optional):
-        return Optional(without_negations(node.part))
+    if isinstance(node, AnyOf):
+        return AnyOf(tuple(without_negations(part) for part in node.parts))
+    if isinstance(node, OptionalPart):
+        return OptionalPart(without_negations(node.part))
     if isinstance(node, Repeat):
         return Repeat(without_negations(node.part), node.low, node.high)
     return node
@@ -79,12 +88,12 @@ def openings(rest: Rest, key: Key) -> Iterator[Opening]:
     """Each variable that is open to a row with this order key, and the rest once it took it."""
     if isinstance(rest, Event):
         yield rest.name, Taken()
-    elif isinstance(rest, Optional):
+    elif isinstance(rest, OptionalPart):
         yield from openings(rest.part, key)
-    elif isinstance(rest, Any):
+    elif isinstance(rest, AnyOf):
         for part in rest.parts:
             yield from openings(part, key)
-    elif isinstance(rest, All | Together):
+    elif isinstance(rest, AllOf | Together):
         yield from _among(rest.parts, key)
     elif isinstance(rest, Seq):
         yield from _entered(rest.parts, key)
@@ -134,11 +143,11 @@ def _next_iteration(repeat: Repeat, count: int, key: Key) -> Iterator[Opening]:
 
 def may_end(rest: Rest) -> bool:
     """Whether nothing more has to be taken."""
-    if isinstance(rest, Event | Not):
+    if isinstance(rest, Event | NoEvent):
         return False
-    if isinstance(rest, Taken | Optional):
+    if isinstance(rest, Taken | OptionalPart):
         return True
-    if isinstance(rest, Any):
+    if isinstance(rest, AnyOf):
         return any(may_end(part) for part in rest.parts)
     if isinstance(rest, Repeat):
         return rest.low == 0

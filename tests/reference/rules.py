@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import Event, Node, Pattern, Repeat, children, events
+from spark_cep.pattern import Event, EventPatternNode, Pattern, Repeat, children, iter_events
 from tests.reference.assignments import rows_of
 from tests.reference.choices import Barrier, Bound, Choice, barriers, positives
 from tests.reference.conditions import Conjunct, conjuncts, holds
@@ -47,7 +47,7 @@ class Rules:
 
 
 def rules_of(pattern: Pattern) -> Rules:
-    found = list(events(pattern.root))
+    found = list(iter_events(pattern.root))
     names = frozenset(event.name for event, _ in found)
     negated = frozenset(event.name for event, is_negated in found if is_negated)
     parts = [part for text in pattern.conditions for part in conjuncts(text, names)]
@@ -70,7 +70,7 @@ def _is_own(conjunct: Conjunct, name: str) -> bool:
     return conjunct.concerns_one_row() and name in conjunct.variables
 
 
-def _groups(node: Node, group: str | None) -> Iterator[tuple[str, str]]:
+def _groups(node: EventPatternNode, group: str | None) -> Iterator[tuple[str, str]]:
     if isinstance(node, Event):
         yield node.name, group or node.name
     if isinstance(node, Repeat):

@@ -14,33 +14,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.expressions import (
-    BIGINT,
-    BOOL,
-    Call,
-    Cell,
-    Expression,
-    RemoteCall,
-    UserCall,
-)
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.state import state_from_bytes, state_to_bytes
+from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Cell, Expression, RemoteCall, UserCall
 from spark_cep.udfs.program import Condition
-from spark_cep.udfs.remotes.spec import Remote
-from spark_cep.udfs.state import from_bytes, to_bytes
+from spark_cep.udfs.remote_spec import RemoteSpec
 from tests.local import Pipeline, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from spark_cep.udfs.program import Program
-    from spark_cep.udfs.remotes.spec import Strategy
+    from spark_cep.udfs.remote_spec import FetchStrategy
     from tests.cases import Case
     from tests.reference.matcher import Match
 
 KINDS = {"int": pa.int64(), "float": pa.float64(), "string": pa.string()}
 # Where what is computed is looked up by: keys may fail.
 COMPUTED = {"int": 0, "float": 1}
-STRATEGIES: tuple[Strategy, ...] = ("blocking", "cached", "post", "prefetch", "lazy", "hybrid")
+STRATEGIES: tuple[FetchStrategy, ...] = ("blocking", "cached", "post", "prefetch", "lazy", "hybrid")
 
 
 @dataclass(frozen=True)
@@ -48,14 +40,14 @@ class Looked:
     """A setting, and how remote data is fetched in it: a strategy for each kind of value."""
 
     setting: Setting
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[FetchStrategy, ...]
     seed: int
     forgets: bool = False
     seen: list[object] = field(default_factory=list, compare=False)
 
 
 def answer(
-    case: Case, looked: Looked, lookup_of: Callable[[Remote, int], object]
+    case: Case, looked: Looked, lookup_of: Callable[[RemoteSpec, int], object]
 ) -> Counter[Match]:
     """What the engine gives where about half of the columns are looked up."""
     shipped = Pipeline(case, looked.setting)
@@ -65,20 +57,20 @@ def answer(
     lookups = tuple(lookup_of(remote, looked.seed) for remote in remotes)
     looked.seen.extend(lookups)
     found: Counter[Match] = Counter()
-    state = State()
+    state = EventState()
     for place, horizon in enumerate((*looked.setting.horizons, None)):
         if place:
             program = replace(program, plan=shipped.later.plan)
-        step = advance(program, state, shipped.table(place), horizon, lookups=lookups)  # type: ignore[arg-type]
+        step = advance_events(program, state, shipped.table(place), horizon, lookups=lookups)  # type: ignore[arg-type]
         for matches in step.matches:
             found.update(shipped.read(step.events.table, step.events.rows, matches))
-        state = from_bytes(to_bytes(step.state, program), program)
+        state = state_from_bytes(state_to_bytes(step.state, program), program)
     return found
 
 
-def sources(strategies: Sequence[Strategy], token: str = "") -> tuple[Remote, ...]:
+def sources(strategies: Sequence[FetchStrategy], token: str = "") -> tuple[RemoteSpec, ...]:
     return tuple(
-        Remote(kind, itself, (type_,), type_, strategy, token=token)
+        RemoteSpec(kind, itself, (type_,), type_, strategy, token=token)
         for (kind, type_), strategy in zip(KINDS.items(), strategies, strict=True)
     )
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.expressions import Type
-    from spark_cep.udfs.remotes.spec import Remote
+    from spark_cep.udfs.remote_spec import RemoteSpec
 
 
 class Scripted:
     """`remote` says the strategy; `seed` when asked data comes and what is forgotten."""
 
-    def __init__(self, remote: Remote, seed: int, *, forgets: bool = False) -> None:
+    def __init__(self, remote: RemoteSpec, seed: int, *, forgets: bool = False) -> None:
         self.remote = remote
         self.latency = 0.01
         self.arrivals = 0

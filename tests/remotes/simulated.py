@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spark_cep.udfs.remotes.fetching import asked, hear
+from spark_cep.udfs.remote_spec import RemoteSpec
+from spark_cep.udfs.remotes.fetching import (
+    FetchResult,
+    FetchScheduler,
+    KeyBatch,
+    SourceCall,
+    call_source,
+    handle_answer,
+)
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Remote
-from spark_cep.udfs.remotes.trying import Arrival, Batch, Call, Trying
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,18 +57,18 @@ def failing(message: str = "down") -> Answer:
 
 
 class Simulated:
-    """`Fetching` over `Trying`, by events in virtual time."""
+    """`Fetching` over `FetchScheduler`, by events in virtual time."""
 
-    def __init__(self, remote: Remote, source: Source) -> None:
+    def __init__(self, remote: RemoteSpec, source: Source) -> None:
         self.time = 0.0
         self.most_running = 0
         self.arrivals = 0
         self._remote = remote
         self._source = source
-        self._arrived: list[Arrival] = []
-        self._events: list[tuple[float, int, Call]] = []
+        self._arrived: list[FetchResult] = []
+        self._events: list[tuple[float, int, SourceCall]] = []
         self._running: set[int] = set()
-        self.trying = Trying(remote, lambda: 0.5, self._arrive)
+        self.trying = FetchScheduler(remote, lambda: 0.5, self._arrive)
 
     @property
     def calls(self) -> int:
@@ -79,7 +85,7 @@ class Simulated:
     def now(self) -> float:
         return self.time
 
-    def start(self, batches: list[Batch]) -> None:
+    def start(self, batches: list[KeyBatch]) -> None:
         for batch in batches:
             self.trying.add(batch)
         self._go()
@@ -87,7 +93,7 @@ class Simulated:
     def urge(self, numbers: Iterable[int]) -> None:
         self.trying.urge(numbers)
 
-    def take(self) -> list[Arrival]:
+    def take(self) -> list[FetchResult]:
         arrived, self._arrived = self._arrived, []
         return arrived
 
@@ -122,7 +128,7 @@ class Simulated:
     def _end_calls(self) -> None:
         while self._events and self._events[0][0] <= self.time:
             _, _, call = heapq.heappop(self._events)
-            hear(self.trying, call, asked(self._remote, call.batch.keys), self.time)
+            handle_answer(self.trying, call, call_source(self._remote, call.batch.keys), self.time)
 
     def _go(self) -> None:
         while (call := self.trying.next(self.time)) is not None:
@@ -131,7 +137,7 @@ class Simulated:
             heapq.heappush(self._events, (self.time + delay, call.number, call))
             self.most_running = max(self.most_running, len(self.trying._running))
 
-    def _arrive(self, arrival: Arrival) -> None:
+    def _arrive(self, arrival: FetchResult) -> None:
         self._arrived.append(arrival)
         self.arrivals += 1
 
@@ -139,7 +145,7 @@ class Simulated:
 def looked_up(source: Source, **options: Any) -> tuple[Lookup, Simulated]:
     """A lookup of integers on a virtual clock."""
     settings: dict[str, Any] = {"keys": (pa.int64(),), "value": pa.int64(), **options}
-    remote = Remote("limits", source, **settings)
+    remote = RemoteSpec("limits", source, **settings)
     simulated = Simulated(remote, source)
     return Lookup(remote, simulated), simulated
 

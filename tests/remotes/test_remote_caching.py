@@ -9,15 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.remotes.cache import Held, fill, kept
-from spark_cep.udfs.remotes.spec import Caching
-from spark_cep.udfs.remotes.utility import Utility, expected, overall, urgent, worth_fetching
+from spark_cep.udfs.remote_spec import Caching
+from spark_cep.udfs.remotes.cache import (
+    CachedElements,
+    FetchUtility,
+    choose_kept,
+    fill_knapsack,
+    future_utility,
+    is_worth_fetching,
+    overall_utility,
+    urgent_utility,
+)
 
 
-def held(sizes: Any, used: Any, certain: Any = None, utility: Any = None) -> Held:
+def held(sizes: Any, used: Any, certain: Any = None, utility: Any = None) -> CachedElements:
     sizes = np.array(sizes, np.int64)
     nothing = np.zeros(len(sizes))
-    return Held(
+    return CachedElements(
         sizes,
         np.array(used, np.int64),
         nothing.astype(bool) if certain is None else np.array(certain, np.bool_),
@@ -25,8 +33,8 @@ def held(sizes: Any, used: Any, certain: Any = None, utility: Any = None) -> Hel
     )
 
 
-def stays(held: Held, capacity: int, policy: Any = "lru") -> list[int]:
-    return np.flatnonzero(kept(held, Caching(policy, capacity))).tolist()
+def stays(held: CachedElements, capacity: int, policy: Any = "lru") -> list[int]:
+    return np.flatnonzero(choose_kept(held, Caching(policy, capacity))).tolist()
 
 
 def test_all_stays_while_there_is_room() -> None:
@@ -101,25 +109,25 @@ def test_both_policies_agree_with_a_slow_reference(rows: list[Any], capacity: in
 
 def test_packing_stops_after_a_bounded_number_of_looks() -> None:
     sizes = np.array([1, 100] * 40)
-    flags = fill(np.arange(80), sizes, 120)
+    flags = fill_knapsack(np.arange(80), sizes, 120)
     assert sizes[flags].sum() <= 120
 
 
 def test_equations_3_to_7_on_numbers_by_hand() -> None:
-    assert urgent(0.05, np.array([4.0, 0.0])).tolist() == [0.2, 0.0]
+    assert urgent_utility(0.05, np.array([4.0, 0.0])).tolist() == [0.2, 0.0]
     # Two classes with 10 and 4 partial matches, two elements.
     relevance = np.array([[0.5, 0.5], [0.25, 0.0]])
-    assert expected(np.array([10.0, 4.0]), relevance).tolist() == [6.0, 5.0]
-    assert expected(np.array([10.0, 4.0]), relevance, 3).tolist() == [18.0, 15.0]
-    assert overall(0.75, np.array([4.0]), np.array([8.0])).tolist() == [5.0]
-    assert worth_fetching(np.array([3.0, 2.0, 1.0]), np.array([2.0, 9.0])).tolist() == [
+    assert future_utility(np.array([10.0, 4.0]), relevance).tolist() == [6.0, 5.0]
+    assert future_utility(np.array([10.0, 4.0]), relevance, 3).tolist() == [18.0, 15.0]
+    assert overall_utility(0.75, np.array([4.0]), np.array([8.0])).tolist() == [5.0]
+    assert is_worth_fetching(np.array([3.0, 2.0, 1.0]), np.array([2.0, 9.0])).tolist() == [
         True, False, False,
     ]  # fmt: skip
-    assert worth_fetching(np.array([0.0]), np.array([])).tolist() == [True]
+    assert is_worth_fetching(np.array([0.0]), np.array([])).tolist() == [True]
 
 
 def test_algorithm_2_by_hand() -> None:
-    utility = Utility(window=2)
+    utility = FetchUtility(window=2)
     a, b = np.array([0, 1]), np.array([1])
     utility.needed(a, np.array([3, 1]), level=1)
     utility.step()
@@ -136,7 +144,7 @@ def test_algorithm_2_by_hand() -> None:
 
 
 def test_needs_of_one_element_add_up_in_a_step() -> None:
-    utility = Utility()
+    utility = FetchUtility()
     utility.needed(np.array([7, 7, 2]), np.array([1, 2, 5]), level=0)
     utility.needed(np.array([7]), np.array([4]), level=3)
     assert utility.of(np.array([2, 7, 900]), 1.0, 1.0).tolist() == [5.0, 7.0, 0.0]
@@ -152,7 +160,7 @@ steps = st.lists(
 @settings(deadline=None)
 @given(steps)
 def test_the_sliding_window_agrees_with_sums_over_its_steps(history: list[list[Any]]) -> None:
-    utility = Utility(window=3)
+    utility = FetchUtility(window=3)
     for place, needs in enumerate(history):
         if place:
             utility.step()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import strategies as st
 
+from spark_cep.udfs.remote_spec import Caching, FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Caching, Patience, Remote
 from tests.remotes.looked_up import STRATEGIES, Looked, answer
 from tests.remotes.scripted import Scripted
 from tests.settings import in_advances, in_slices, whole
@@ -74,10 +74,10 @@ def test_time_slices_look_up_for_themselves(examples: int) -> None:
 def threaded(case: Case, looked: Looked) -> Counter[Match]:
     """Small caches of both policies, so that values are evicted and fetched again."""
 
-    def lookup_of(remote: Remote, seed: int) -> Lookup:
+    def lookup_of(remote: RemoteSpec, seed: int) -> Lookup:
         policy = "cost" if seed % 2 else "lru"
         caching = Caching(policy, (1, 60, 400, 1 << 20)[seed % 4])
-        patience = Patience(batch=1 + seed % 3, in_flight=1 + seed % 4)
+        patience = FetchPolicy(batch=1 + seed % 3, in_flight=1 + seed % 4)
         return Lookup(replace(remote, caching=caching, patience=patience))
 
     try:

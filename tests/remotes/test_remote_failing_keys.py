@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_cep.pattern import seq
-from spark_cep.udfs.engine import State, advance
+from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.expressions import Call, RemoteCall
 from tests.cases import Case
 from tests.local import Pipeline, Setting
@@ -45,7 +45,7 @@ def by_remainder(node: Expression) -> Expression:
 def found(program: Program, shipped: Pipeline, seed: int = 0) -> tuple[Counter[Any], int]:
     """The matches, and how often a condition failed."""
     lookups = tuple(Scripted(remote, seed) for remote in program.remotes)
-    step = advance(program, State(), shipped.table(0), lookups=lookups)  # type: ignore[arg-type]
+    step = advance_events(program, EventState(), shipped.table(0), lookups=lookups)  # type: ignore[arg-type]
     matches: Counter[Any] = Counter()
     for each in step.matches:
         matches.update(shipped.read(step.events.table, step.events.rows, each))

@@ -14,14 +14,15 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.udfs.errors import RemoteError
-from spark_cep.udfs.remotes import fetching, known
+from spark_cep.udfs.remote_spec import FetchPolicy, RemoteSpec
+from spark_cep.udfs.remotes import fetching
+from spark_cep.udfs.remotes import lookup as lookups
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Patience, Remote
 from tests.remotes.simulated import ids_of
 
 
-def remote(fetch: Callable[[list[Any]], Any], name: str = "limits", **options: Any) -> Remote:
-    return Remote(name, fetch, (pa.int64(),), pa.int64(), **{"token": "t", **options})
+def remote(fetch: Callable[[list[Any]], Any], name: str = "limits", **options: Any) -> RemoteSpec:
+    return RemoteSpec(name, fetch, (pa.int64(),), pa.int64(), **{"token": "t", **options})
 
 
 def tenfold(keys: list[int]) -> dict[int, int]:
@@ -39,13 +40,13 @@ def threads(name: str) -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def _nothing_known() -> Iterator[None]:
-    known.forget()
+    lookups.forget_lookups()
     yield
-    known.forget()
+    lookups.forget_lookups()
 
 
 def test_calls_run_beside_each_other_and_beside_matching() -> None:
-    lookup = Lookup(remote(slowly, patience=Patience(batch=1, in_flight=4)))
+    lookup = Lookup(remote(slowly, patience=FetchPolicy(batch=1, in_flight=4)))
     ids = ids_of(lookup, 1, 2, 3, 4)
     began = time.perf_counter()
     lookup.ask(ids)
@@ -69,7 +70,7 @@ def test_no_more_calls_run_at_once_than_allowed() -> None:
             running -= 1
         return tenfold(keys)
 
-    lookup = Lookup(remote(watched, patience=Patience(batch=1, in_flight=3)))
+    lookup = Lookup(remote(watched, patience=FetchPolicy(batch=1, in_flight=3)))
     lookup.wait(ids_of(lookup, *range(60)))
     assert most == 3
 
@@ -85,7 +86,7 @@ def test_a_call_that_hangs_holds_up_nothing_but_its_timeout() -> None:
             return dict.fromkeys(keys, -1)
         return tenfold(keys)
 
-    patience = Patience(timeout=0.05, backoff=0.01, in_flight=1)
+    patience = FetchPolicy(timeout=0.05, backoff=0.01, in_flight=1)
     lookup = Lookup(remote(hangs_once, patience=patience))
     ids = ids_of(lookup, 1)
     lookup.ask(ids)
@@ -104,7 +105,7 @@ def test_whatever_the_function_raises_becomes_a_remote_error(error: BaseExceptio
     def fail(keys: list[int]) -> dict[int, int]:
         raise error
 
-    lookup = Lookup(remote(fail, patience=Patience(retries=1, backoff=0.001)))
+    lookup = Lookup(remote(fail, patience=FetchPolicy(retries=1, backoff=0.001)))
     with pytest.raises(RemoteError, match=f"2 attempts: {type(error).__name__}"):
         lookup.wait(ids_of(lookup, 1))
 
@@ -141,7 +142,7 @@ def test_nothing_is_lost_or_doubled_when_much_arrives_at_once() -> None:
         asked.extend(keys)
         return tenfold(keys)
 
-    lookup = Lookup(remote(counted, strategy="hybrid", patience=Patience(batch=5, in_flight=8)))
+    lookup = Lookup(remote(counted, strategy="hybrid", patience=FetchPolicy(batch=5, in_flight=8)))
     generator = np.random.default_rng(0)
     for _ in range(50):
         keys = generator.integers(0, 2000, 100)
@@ -177,7 +178,7 @@ def in_child(check: Callable[[], bool]) -> bool:
 
 
 def test_a_forked_process_fetches_what_was_under_way_by_itself() -> None:
-    lookup = Lookup(remote(slowly, patience=Patience(batch=1, in_flight=1)))
+    lookup = Lookup(remote(slowly, patience=FetchPolicy(batch=1, in_flight=1)))
     ids = ids_of(lookup, 1, 2, 3)
     lookup.ask(ids)
 
@@ -191,33 +192,33 @@ def test_a_forked_process_fetches_what_was_under_way_by_itself() -> None:
 
 
 def test_a_forked_process_knows_no_lookups() -> None:
-    known.lookups([remote(tenfold)], "stage 1")
-    assert in_child(lambda: not known._known)
-    assert known._known
+    lookups.get_lookups([remote(tenfold)], "stage 1")
+    assert in_child(lambda: not lookups._cached_lookups)
+    assert lookups._cached_lookups
 
 
 def test_a_lookup_is_kept_for_its_query_and_scope_only() -> None:
-    (first,) = known.lookups([remote(tenfold)], "stage 1")
-    assert known.lookups([remote(slowly)], "stage 1") == (first,)
-    (other_query,) = known.lookups([remote(tenfold, token="u")], "stage 1")
-    (other_action,) = known.lookups([remote(tenfold)], "stage 2")
+    (first,) = lookups.get_lookups([remote(tenfold)], "stage 1")
+    assert lookups.get_lookups([remote(slowly)], "stage 1") == (first,)
+    (other_query,) = lookups.get_lookups([remote(tenfold, token="u")], "stage 1")
+    (other_action,) = lookups.get_lookups([remote(tenfold)], "stage 2")
     assert len({id(first), id(other_query), id(other_action)}) == 3
-    assert known.lookups([remote(tenfold)], "stage 1") != (first,)
+    assert lookups.get_lookups([remote(tenfold)], "stage 1") != (first,)
 
 
 def test_lookups_are_told_when_another_trigger_begins() -> None:
     source = remote(tenfold, ttl=0.0)
-    (lookup,) = known.lookups([source], "query q", "1")
+    (lookup,) = lookups.get_lookups([source], "query q", "1")
     lookup.wait(ids_of(lookup, 1))
-    assert known.lookups([source], "query q", "1") == (lookup,)
+    assert lookups.get_lookups([source], "query q", "1") == (lookup,)
     assert lookup.ready(ids_of(lookup, 1)).all()
-    assert known.lookups([source], "query q", "2") == (lookup,)
+    assert lookups.get_lookups([source], "query q", "2") == (lookup,)
     assert not lookup.ready(ids_of(lookup, 1)).any()
 
 
 def test_only_a_few_lookups_are_kept() -> None:
-    remotes = [remote(tenfold, token=str(n)) for n in range(known.MOST + 5)]
+    remotes = [remote(tenfold, token=str(n)) for n in range(lookups.MOST_LOOKUPS + 5)]
     for each in remotes:
-        known.lookups([each], "stage")
-    assert len(known._known) == known.MOST
-    assert len(known.lookups(remotes, "stage")) == known.MOST + 5
+        lookups.get_lookups([each], "stage")
+    assert len(lookups._cached_lookups) == lookups.MOST_LOOKUPS
+    assert len(lookups.get_lookups(remotes, "stage")) == lookups.MOST_LOOKUPS + 5

@@ -12,27 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.remotes.keys import NO_KEY, UNKNOWN, Keys
+from spark_cep.udfs.remotes.keys import NO_KEY, UNKNOWN_KEY, KeyIndex
 
 NAN = float("nan")
 
 
 def test_equal_keys_have_one_id_in_order_of_appearance() -> None:
-    keys = Keys((pa.string(),))
+    keys = KeyIndex((pa.string(),))
     assert keys.ids([pa.array(["b", "a", None, "b"])]).tolist() == [0, 1, NO_KEY, 0]
     assert keys.ids([pa.array(["c", "a"])]).tolist() == [2, 1]
     assert keys.values == ["b", "a", "c"]
 
 
 def test_nan_equals_nan_and_the_zeros_are_equal() -> None:
-    keys = Keys((pa.float64(),))
+    keys = KeyIndex((pa.float64(),))
     assert keys.ids([pa.array([NAN, -0.0, 0.0])]).tolist() == [0, 1, 1]
     assert keys.ids([pa.array([0.0, np.float64("nan")])]).tolist() == [1, 0]
     assert str(keys.values[1]) == "0.0"
 
 
 def test_a_composite_key_is_a_tuple_and_null_where_a_part_is() -> None:
-    keys = Keys((pa.int32(), pa.string()))
+    keys = KeyIndex((pa.int32(), pa.string()))
     parts = [pa.array([1, 1, None, 2, 1], pa.int32()), pa.array(["a", "b", "a", None, "a"])]
     assert keys.ids(parts).tolist() == [0, 1, NO_KEY, NO_KEY, 0]
     assert keys.values == [(1, "a"), (1, "b")]
@@ -53,14 +53,14 @@ def test_a_composite_key_is_a_tuple_and_null_where_a_part_is() -> None:
     ],
 )
 def test_keys_are_the_python_values_that_a_user_expects(type_: pa.DataType, value: Any) -> None:
-    keys = Keys((type_,))
+    keys = KeyIndex((type_,))
     assert keys.ids([pa.array([value, None], type_)]).tolist() == [0, NO_KEY]
     assert keys.values == [value]
     assert type(keys.values[0]) is type(value)
 
 
 def test_encoded_columns_chunks_and_other_widths_give_the_same_ids() -> None:
-    keys = Keys((pa.string(),))
+    keys = KeyIndex((pa.string(),))
     plain = pa.array(["x", None, "y", "x"])
     ids = keys.ids([plain]).tolist()
     assert keys.ids([plain.dictionary_encode()]).tolist() == ids
@@ -72,9 +72,9 @@ def test_encoded_columns_chunks_and_other_widths_give_the_same_ids() -> None:
 
 
 def test_find_makes_no_new_ids() -> None:
-    keys = Keys((pa.int64(),))
+    keys = KeyIndex((pa.int64(),))
     keys.ids([pa.array([5])])
-    assert keys.find([pa.array([5, 6, None])]).tolist() == [0, UNKNOWN, NO_KEY]
+    assert keys.find([pa.array([5, 6, None])]).tolist() == [0, UNKNOWN_KEY, NO_KEY]
     assert len(keys) == 1
 
 
@@ -85,7 +85,7 @@ floats = st.one_of(st.none(), st.sampled_from([NAN, 0.0, -0.0, 1.5, float("inf")
 @settings(deadline=None)
 @given(st.lists(st.lists(st.tuples(words, floats, st.one_of(st.none(), st.integers(0, 3))))))
 def test_ids_are_those_of_a_dict_filled_row_by_row(blocks: list[list[tuple[Any, ...]]]) -> None:
-    keys = Keys((pa.string(), pa.float64(), pa.int64()))
+    keys = KeyIndex((pa.string(), pa.float64(), pa.int64()))
     types = (pa.string(), pa.float64(), pa.int64())
     known: dict[Any, int] = {}
     for rows in blocks:

@@ -11,15 +11,15 @@ import pytest
 
 from spark_cep.udfs.errors import RemoteError
 from spark_cep.udfs.expressions import BIGINT, DOUBLE, Type
+from spark_cep.udfs.remote_spec import Caching, FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes import lookup as lookup_room
 from spark_cep.udfs.remotes.lookup import Lookup
 from spark_cep.udfs.remotes.metrics import LookupMetrics
-from spark_cep.udfs.remotes.spec import Caching, Patience, Remote
-from spark_cep.udfs.remotes.states import SPARED_FOR
-from spark_cep.udfs.values.vectors import Columns, Vector
+from spark_cep.udfs.remotes.store import SPARED_SETTLES
+from spark_cep.udfs.values.vectors import EventColumns, Vector
 from tests.remotes.simulated import Simulated, Source, ids_of, looked_up
 
-NO_COLUMNS = cast("Columns", None)
+NO_COLUMNS = cast("EventColumns", None)
 EIGHT_BYTES = 8
 
 
@@ -235,7 +235,7 @@ def test_what_was_waited_for_outlives_some_blocks_until_it_is_read(policy: str) 
     lookup.settle()
     assert not lookup.ready(both).any()
     lookup.wait(first)
-    for _ in range(SPARED_FOR + 1):
+    for _ in range(SPARED_SETTLES + 1):
         lookup.settle()
     assert not lookup.ready(first).any()
 
@@ -416,7 +416,9 @@ def test_metrics_add_up_and_survive_json() -> None:
 
 def test_a_local_source_answers_in_the_call_without_threads() -> None:
     source = Source({1: 10})
-    remote = Remote("table", source, (pa.int64(),), pa.int64(), is_local=True, strategy="hybrid")
+    remote = RemoteSpec(
+        "table", source, (pa.int64(),), pa.int64(), is_local=True, strategy="hybrid"
+    )
     lookup = Lookup(remote)
     assert not remote.prefetches
     ids = ids_of(lookup, 1, 2)
@@ -436,7 +438,7 @@ def wholes_that_fail(keys: list[Any]) -> dict[Any, Any]:
 def test_small_values_and_many_blocks_stay_within_the_capacity() -> None:
     source = Source(delay=0.001)
     lookup, clock = looked_up(
-        source, caching=caching(10), patience=Patience(batch=7), strategy="lazy"
+        source, caching=caching(10), patience=FetchPolicy(batch=7), strategy="lazy"
     )
     generator = np.random.default_rng(1)
     for _ in range(60):

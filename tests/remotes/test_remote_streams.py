@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.expressions import BIGINT, Call, RemoteCall
 from spark_cep.udfs.program import Plan
-from spark_cep.udfs.remotes import known
-from spark_cep.udfs.remotes.spec import Remote
+from spark_cep.udfs.remote_spec import RemoteSpec
+from spark_cep.udfs.remotes import lookup as lookups
 from tests.cases import Case
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches
@@ -36,7 +36,7 @@ _tokens = count()
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     yield
-    known.forget()
+    lookups.forget_lookups()
 
 
 def with_remotes(stream: Stream, strategies: Any, seed: int) -> Stream:
@@ -100,7 +100,7 @@ ROWS = [
 ]
 
 
-def stream_of(remote: Remote) -> Stream:
+def stream_of(remote: RemoteSpec) -> Stream:
     """a then b with a looked-up value of a's x, which always holds."""
     case = Case(
         seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).where("a.x <= b.t").within(100),
@@ -119,9 +119,9 @@ def stream_of(remote: Remote) -> Stream:
     return stream
 
 
-def remote_of(calls: Calls, strategy: Any, **more: Any) -> Remote:
+def remote_of(calls: Calls, strategy: Any, **more: Any) -> RemoteSpec:
     token = f"query {next(_tokens)}"
-    return Remote("r", calls, (pa.int64(),), pa.int64(), strategy, token=token, **more)
+    return RemoteSpec("r", calls, (pa.int64(),), pa.int64(), strategy, token=token, **more)
 
 
 def in_triggers(stream: Stream, *rows: list[int]) -> list[Counter[Match]]:
@@ -148,7 +148,7 @@ def test_rows_that_wait_for_a_partner_are_looked_up_between_triggers() -> None:
     remote = remote_of(calls, "prefetch")
     stream = stream_of(remote)
     in_triggers(stream, [0, 1, 2])
-    (lookup,) = known.lookups((remote,), "stream", "0")
+    (lookup,) = lookups.get_lookups((remote,), "stream", "0")
     lookup.wait(lookup.ids([pa.array([0, 1, 2])]))
     assert sorted(calls.keys) == [0, 1, 2]
     in_triggers(stream, [6])

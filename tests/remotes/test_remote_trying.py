@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import RemoteError
+from spark_cep.udfs.remote_spec import FetchPolicy
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Patience
 from tests.remotes.simulated import Simulated, Source, failing, ids_of, looked_up
 
 ALWAYS = [failing()] * 100
 
 
-def patience(**changes: Any) -> Patience:
-    return Patience(**{"timeout": 1.0, "retries": 2, "backoff": 0.1, "batch": 2, **changes})
+def patience(**changes: Any) -> FetchPolicy:
+    return FetchPolicy(**{"timeout": 1.0, "retries": 2, "backoff": 0.1, "batch": 2, **changes})
 
 
 def test_keys_go_in_batches_and_each_once() -> None:

@@ -13,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_cep.udfs.expressions import DOUBLE, Type
-from spark_cep.udfs.remotes.conversion import Garbage, to_arrow
-from spark_cep.udfs.remotes.sizes import sizes
-from spark_cep.udfs.remotes.store import NULL_ROW, Store
+from spark_cep.udfs.remotes.store import (
+    NULL_ROW,
+    RemoteValueError,
+    ValueStore,
+    to_arrow,
+    value_sizes,
+)
 
 LIMIT = pa.struct([("max", pa.float64()), ("region", pa.string())])
 NAN = float("nan")
@@ -67,7 +71,7 @@ class Odd(dict[str, Any]):
     ],
 )
 def test_what_is_not_of_the_type_is_garbage_and_not_cast(type_: pa.DataType, value: Any) -> None:
-    with pytest.raises(Garbage):
+    with pytest.raises(RemoteValueError):
         to_arrow([None, value], type_)
 
 
@@ -96,23 +100,23 @@ def test_what_is_exact_is_taken(type_: pa.DataType, value: Any, kept: Any) -> No
 
 
 def test_garbage_is_told_by_its_type_and_never_by_its_value() -> None:
-    with pytest.raises(Garbage, match="str instead of double") as caught:
+    with pytest.raises(RemoteValueError, match="str instead of double") as caught:
         to_arrow(["s3cret"], pa.float64())
     assert "s3cret" not in str(caught.value)
 
 
 def test_sizes_are_those_of_the_data() -> None:
-    assert sizes(pa.array([1.0, None])).tolist() == [8, 8]
-    assert sizes(pa.array(["x" * 100, "", None])).tolist() == [104, 8, 8]
-    assert sizes(pa.array([[1, 2, 3], None, []], pa.list_(pa.int64()))).tolist() == [28, 8, 8]
+    assert value_sizes(pa.array([1.0, None])).tolist() == [8, 8]
+    assert value_sizes(pa.array(["x" * 100, "", None])).tolist() == [104, 8, 8]
+    assert value_sizes(pa.array([[1, 2, 3], None, []], pa.list_(pa.int64()))).tolist() == [28, 8, 8]
     rows = pa.array([{"max": 1.0, "region": "x" * 10}], LIMIT)
-    assert sizes(rows).tolist() == [22]
+    assert value_sizes(rows).tolist() == [22]
     many = pa.array([{"a": 1}, {"b": 2, "c": 3}], pa.map_(pa.string(), pa.int64()))
-    assert sizes(many).tolist() == [17, 30]
+    assert value_sizes(many).tolist() == [17, 30]
 
 
 def test_row_zero_is_null_and_so_are_missing_values() -> None:
-    store = Store(pa.float64())
+    store = ValueStore(pa.float64())
     assert store.put([1.5, None, 2]).tolist() == [1, NULL_ROW, 3]
     vector = store.vector(np.array([1, 0, 3]), (), DOUBLE)
     assert vector.values[[0, 2]].tolist() == [1.5, 2.0]
@@ -122,7 +126,7 @@ def test_row_zero_is_null_and_so_are_missing_values() -> None:
 
 
 def test_columns_follow_what_arrives_after_they_were_first_read() -> None:
-    store = Store(LIMIT)
+    store = ValueStore(LIMIT)
     first = store.put([{"max": 1.0, "region": "eu"}])
     assert store.vector(first, ("max",), DOUBLE).values.tolist() == [1.0]
     second = store.put([{"max": 2.0, "region": None}])
@@ -141,7 +145,7 @@ def test_columns_follow_what_arrives_after_they_were_first_read() -> None:
 
 
 def test_dropping_frees_rows_and_renumbers_the_rest() -> None:
-    store = Store(pa.string())
+    store = ValueStore(pa.string())
     rows = store.put([str(n) * 10 for n in range(8)])
     store.vector(rows, (), Type("string"))
     assert store.drop(rows) is None
@@ -170,7 +174,7 @@ arrays = st.lists(st.one_of(st.none(), st.lists(element, max_size=4)), min_size=
 @settings(deadline=None)
 @given(st.lists(arrays, min_size=1, max_size=4), st.data())
 def test_membership_is_array_contains(batches: list[list[Any]], data: st.DataObject) -> None:
-    store = Store(pa.list_(pa.float64()))
+    store = ValueStore(pa.list_(pa.float64()))
     known: dict[int, list[Any] | None] = {NULL_ROW: None}
     for batch in batches:
         rows = store.put(batch)
@@ -187,7 +191,7 @@ def test_membership_is_array_contains(batches: list[list[Any]], data: st.DataObj
 
 
 def test_arrays_inside_structs_are_found_by_their_path() -> None:
-    store = Store(pa.struct([("tags", pa.list_(pa.string()))]))
+    store = ValueStore(pa.struct([("tags", pa.list_(pa.string()))]))
     rows = store.put([{"tags": ["a", "b"]}, None, {"tags": None}, {"tags": []}])
     column = store.elements(("tags",))
     found = column.member(rows, column.codes(pa.array(["b"] * 4)))

@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_cep.udfs.output import Field
-from spark_cep.udfs.rows.advance import RowAdvance, UpTo
-from spark_cep.udfs.rows.carried import RowState
-from spark_cep.udfs.rows.leaves import conjuncts, is_physical, leaves, under_test
-from spark_cep.udfs.rows.output import RowOutput
-from spark_cep.udfs.rows.program import Aggregate, Node, Read, RowProgram
-from spark_cep.udfs.rows.reach import ahead
+from spark_cep.udfs.output import Field, RowOutput
+from spark_cep.udfs.row_program import Aggregate, RowPatternNode, RowProgram, RowRead
+from spark_cep.udfs.rows.advance import InputHorizon, RowAdvance, RowState
+from spark_cep.udfs.rows.leaves import (
+    is_physical,
+    leaves_of,
+    resolve_tested_row,
+    rows_ahead,
+    split_conjuncts,
+)
 from tests.rows.programs import NAMES, SCHEMA, K, T
 from tests.rows.reference import At, Labels, Reference, Row, Seen, value
 
@@ -25,7 +28,7 @@ Answers = dict[Any, list[tuple[Any, ...]]]
 @dataclass(frozen=True)
 class Step:
     rows: tuple[Row, ...]
-    up_to: UpTo
+    up_to: InputHorizon
 
 
 def answered(case: RowProgram, steps: Sequence[Step]) -> tuple[list[Answers], list[RowState]]:
@@ -72,8 +75,10 @@ def cut(draw: st.DrawFn, rows: Sequence[Row]) -> list[Step]:
         latest = next((i for i, at in enumerate(horizons) if row[T] <= at), len(horizons))
         early = draw(st.sampled_from([0, 0, 0, 1, 3]))
         arrived[max(latest - early, 0)].append(row)
-    steps = [Step(tuple(some), UpTo(at)) for some, at in zip(arrived, horizons, strict=False)]
-    return [*steps, Step(tuple(arrived[-1]), UpTo(final=True))]
+    steps = [
+        Step(tuple(some), InputHorizon(at)) for some, at in zip(arrived, horizons, strict=False)
+    ]
+    return [*steps, Step(tuple(arrived[-1]), InputHorizon(final=True))]
 
 
 def in_order(steps: Sequence[Step]) -> list[Row]:
@@ -112,7 +117,7 @@ class OpenReference(Reference):
             pass
         return found
 
-    def _ways(self, node: Node, labels: Labels, at: At) -> Any:
+    def _ways(self, node: RowPatternNode, labels: Labels, at: At) -> Any:
         row = at.begin + len(labels)
         if row == len(self.rows) and node.kind == "variable":
             within = self.program.within
@@ -130,12 +135,14 @@ class OpenReference(Reference):
         define = self.program.variables[variable].define
         if define is None:
             return True
-        parts = list(conjuncts(under_test(define, variable)))
+        parts = list(split_conjuncts(resolve_tested_row(define, variable)))
         seen = OpenSeen(self.rows, at.begin, labels, row, at.number)
         waits = False
         if any(_is_asked(part) for part in parts):
             # Python looks up all that is read before it tests anything.
-            for leaf in (leaf for part in parts if not is_physical(part) for leaf in leaves(part)):
+            for leaf in (
+                leaf for part in parts if not is_physical(part) for leaf in leaves_of(part)
+            ):
                 value(leaf, seen)
         for part in sorted(parts, key=is_physical, reverse=True):
             if not is_physical(part) and waits:
@@ -154,17 +161,21 @@ class OpenReference(Reference):
 
 
 def _is_asked(part: Any) -> bool:
-    return any(isinstance(leaf, Aggregate) and leaf.argument is not None for leaf in leaves(part))
+    return any(
+        isinstance(leaf, Aggregate) and leaf.argument is not None for leaf in leaves_of(part)
+    )
 
 
 def _reach(part: Any) -> int:
     """How far a condition looks from the row under test at most."""
-    looks = [leaf for leaf in leaves(part) if isinstance(leaf, Read) and leaf.anchor == "current"]
+    looks = [
+        leaf for leaf in leaves_of(part) if isinstance(leaf, RowRead) and leaf.anchor == "current"
+    ]
     arguments = [
-        leaf.argument for leaf in leaves(part)
+        leaf.argument for leaf in leaves_of(part)
         if isinstance(leaf, Aggregate) and leaf.argument is not None
     ]  # fmt: skip
-    return max([0, *map(ahead, looks), *map(ahead, arguments)])
+    return max([0, *map(rows_ahead, looks), *map(rows_ahead, arguments)])
 
 
 class OpenSeen(Seen):
@@ -175,6 +186,6 @@ class OpenSeen(Seen):
             if leaf.offset >= len(rows):
                 return None
             at = rows[leaf.offset] if leaf.anchor == "first" else rows[-1 - leaf.offset]
-        if isinstance(leaf, Read) and at is not None and at + leaf.shift >= len(self.rows):
+        if isinstance(leaf, RowRead) and at is not None and at + leaf.shift >= len(self.rows):
             raise Touched
         return super().place(leaf)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.compiling.rows.compile import RowInput, RowQuery, compile_rows
 from spark_cep.errors import PatternError
 from spark_cep.row_patterns import RowPattern, row_pattern
+from spark_cep.rows.compile import CompilerInput, RowPatternRequest, compile_row_pattern
 from spark_cep.udfs.expressions import Call, Constant, Expression
-from spark_cep.udfs.rows.program import Aggregate, Classifier, MatchNumber, Read, Variables
+from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead, VariableSet
 from tests.compiling import COLUMNS, INFOS, FakeShipment
 from tests.fake_typer import LocalTyper
 
 if TYPE_CHECKING:
-    from spark_cep.compiling.rows.compiled import CompiledRows
+    from spark_cep.rows.compiled import CompiledRowPattern
 
 
 @dataclass(frozen=True)
 class Result:
-    compiled: CompiledRows
+    compiled: CompiledRowPattern
     shipment: FakeShipment
 
     def define(self, name: str) -> str:
@@ -44,7 +44,7 @@ class Result:
             return self._aggregate(node)
         if isinstance(node, Classifier):
             return f"label {self._row(node)}"
-        assert isinstance(node, Read)
+        assert isinstance(node, RowRead)
         text = "there is" if node.column is None else self.shipment.texts[node.column]
         return f"{self._row(node)}[{text}]"
 
@@ -57,7 +57,7 @@ class Result:
         final = "!" if node.final else ""
         return f"{final}{node.anchor}({self._names(node.variables)}{offset}){shift}"
 
-    def _names(self, variables: Variables) -> str:
+    def _names(self, variables: VariableSet) -> str:
         if variables is None:
             return "*"
         return "|".join(self.compiled.variables[each].name for each in sorted(variables))
@@ -77,7 +77,7 @@ def compiled(pattern: RowPattern | str, **options: Any) -> Result:
     if isinstance(pattern, str):
         pattern = row_pattern(pattern, options.pop("define", None), options.pop("subset", None))
     shipment = FakeShipment()
-    given = RowInput(
+    given = CompilerInput(
         INFOS,
         options.pop("typer", None) or LocalTyper(COLUMNS),
         shipment,
@@ -86,7 +86,10 @@ def compiled(pattern: RowPattern | str, **options: Any) -> Result:
     )
     measures = tuple(dict(options.pop("measures", {})).items())
     options.setdefault("order_by", "ts")
-    return Result(compile_rows(RowQuery(pattern, measures=measures, **options), given), shipment)
+    return Result(
+        compile_row_pattern(RowPatternRequest(pattern, measures=measures, **options), given),
+        shipment,
+    )
 
 
 def problems(pattern: RowPattern | str, **options: Any) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spark_cep.udfs.errors import WorkerError
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, Expression
 from spark_cep.udfs.program import Window
-from spark_cep.udfs.rows.program import Node, Read, RowVariable, Skip
+from spark_cep.udfs.row_program import RowPatternNode, RowRead, RowVariable, Skip
 from tests.rows.programs import (
     STRING,
     TYPES,
@@ -33,7 +33,7 @@ from tests.rows.programs import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
     from tests.rows.reference import Row
 
 # Variables of the tests' programs: the points, then the gaps.
@@ -42,7 +42,7 @@ GAPS = (4, 5)
 NAMES = "ABCDYZ"
 
 
-def gap_program(pattern: Node, defines: dict[int, Expression], **more: Any) -> RowProgram:
+def gap_program(pattern: RowPatternNode, defines: dict[int, Expression], **more: Any) -> RowProgram:
     variables = tuple(RowVariable(name, defines.get(i)) for i, name in enumerate(NAMES))
     return program(pattern, variables=variables, **more)
 
@@ -59,7 +59,7 @@ def by(matcher: Any, case: RowProgram, rows: Sequence[Row]) -> list[tuple[Any, .
 
 
 @st.composite
-def gaps(draw: st.DrawFn) -> Node:
+def gaps(draw: st.DrawFn) -> RowPatternNode:
     low = draw(st.sampled_from([0, 0, 0, 1, 2]))
     high = draw(st.one_of(st.none(), st.none(), st.integers(max(low, 1), 4)))
     gap = repeat(v(draw(st.sampled_from(GAPS))), low, high, draw(st.booleans()))
@@ -69,9 +69,9 @@ def gaps(draw: st.DrawFn) -> Node:
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> Node:
+def shapes(draw: st.DrawFn) -> RowPatternNode:
     """Two to four points, something between them, often something behind."""
-    parts: list[Node] = []
+    parts: list[RowPatternNode] = []
     count = draw(st.sampled_from([2, 3, 3, 3, 4]))
     open_ = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
     open_[draw(st.integers(0, count - 2))] = 1
@@ -83,16 +83,16 @@ def shapes(draw: st.DrawFn) -> Node:
 
 
 @st.composite
-def point_reads(draw: st.DrawFn, column: int, own: int) -> Read:
+def point_reads(draw: st.DrawFn, column: int, own: int) -> RowRead:
     anchor = draw(st.sampled_from(["current", "first", "last", "last"]))
     shift = draw(st.sampled_from([0, 0, 0, -1, 1, -2]))
     if anchor == "current":
-        return Read("current", column, TYPES[column], shift=shift)
+        return RowRead("current", column, TYPES[column], shift=shift)
     if anchor == "first" and draw(st.booleans()):
-        return Read("first", column, TYPES[column], None, 0, shift)
+        return RowRead("first", column, TYPES[column], None, 0, shift)
     points = st.frozensets(st.integers(0, max(own, 1)), min_size=1, max_size=3)
     offset = draw(st.sampled_from([0, 0, 0, 1]))
-    return Read(anchor, column, TYPES[column], draw(points), offset, shift)
+    return RowRead(anchor, column, TYPES[column], draw(points), offset, shift)
 
 
 @st.composite
@@ -126,7 +126,7 @@ def conditions(draw: st.DrawFn, own: int) -> Expression:
 @st.composite
 def fillers(draw: st.DrawFn) -> Expression:
     shift = draw(st.sampled_from([0, 0, -1, 1]))
-    read = Read("current", X, BIGINT, shift=shift)
+    read = RowRead("current", X, BIGINT, shift=shift)
     return compare(draw(st.sampled_from(["<>", "<=", ">="])), read, number(draw(st.integers(0, 2))))
 
 

@@ -10,22 +10,21 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from spark_cep.udfs.execution.row_worker import run_rows
 from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Constant, Expression, Type
-from spark_cep.udfs.output import Field
+from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.program import Limits, Order, Window
-from spark_cep.udfs.rows.leaves import leaves
-from spark_cep.udfs.rows.output import RowOutput
-from spark_cep.udfs.rows.program import (
+from spark_cep.udfs.row_program import (
     Aggregate,
     Classifier,
     MatchNumber,
-    Node,
-    Read,
+    RowPatternNode,
     RowProgram,
+    RowRead,
     RowVariable,
     Skip,
 )
-from spark_cep.udfs.rows.worker import run
+from spark_cep.udfs.rows.leaves import leaves_of
 from tests.rows.reference import Reference, Row
 
 STRING = Type("string")
@@ -45,50 +44,52 @@ K, T, X, S, F = range(5)
 VARIABLES = 4
 
 
-def v(variable: int) -> Node:
-    return Node("variable", variable)
+def v(variable: int) -> RowPatternNode:
+    return RowPatternNode("variable", variable)
 
 
-def concat(*parts: Node) -> Node:
-    return Node("concat", parts=parts)
+def concat(*parts: RowPatternNode) -> RowPatternNode:
+    return RowPatternNode("concat", parts=parts)
 
 
-def alternate(*parts: Node) -> Node:
-    return Node("alternate", parts=parts)
+def alternate(*parts: RowPatternNode) -> RowPatternNode:
+    return RowPatternNode("alternate", parts=parts)
 
 
-def permute(*parts: Node) -> Node:
-    return Node("permute", parts=parts)
+def permute(*parts: RowPatternNode) -> RowPatternNode:
+    return RowPatternNode("permute", parts=parts)
 
 
-def exclude(part: Node) -> Node:
-    return Node("exclude", parts=(part,))
+def exclude(part: RowPatternNode) -> RowPatternNode:
+    return RowPatternNode("exclude", parts=(part,))
 
 
-def repeat(part: Node, low: int, high: int | None, greedy: bool = True) -> Node:
-    return Node("repeat", parts=(part,), low=low, high=high, greedy=greedy)
+def repeat(part: RowPatternNode, low: int, high: int | None, greedy: bool = True) -> RowPatternNode:
+    return RowPatternNode("repeat", parts=(part,), low=low, high=high, greedy=greedy)
 
 
-def plus(part: Node) -> Node:
+def plus(part: RowPatternNode) -> RowPatternNode:
     return repeat(part, 1, None)
 
 
-def star(part: Node) -> Node:
+def star(part: RowPatternNode) -> RowPatternNode:
     return repeat(part, 0, None)
 
 
-def current(column: int = X, shift: int = 0) -> Read:
-    return Read("current", column, TYPES[column], shift=shift)
+def current(column: int = X, shift: int = 0) -> RowRead:
+    return RowRead("current", column, TYPES[column], shift=shift)
 
 
-def last(variables: Sequence[int] | None, column: int = X, offset: int = 0, shift: int = 0) -> Read:
+def last(
+    variables: Sequence[int] | None, column: int = X, offset: int = 0, shift: int = 0
+) -> RowRead:
     chosen = None if variables is None else frozenset(variables)
-    return Read("last", column, TYPES[column], chosen, offset, shift)
+    return RowRead("last", column, TYPES[column], chosen, offset, shift)
 
 
 def first(
     variables: Sequence[int] | None, column: int = X, offset: int = 0, shift: int = 0
-) -> Read:
+) -> RowRead:
     return replace(last(variables, column, offset, shift), anchor="first")
 
 
@@ -101,7 +102,7 @@ def number(value: int) -> Constant:
 
 
 def program(
-    pattern: Node, defines: Mapping[int, Expression] | None = None, **more: Any
+    pattern: RowPatternNode, defines: Mapping[int, Expression] | None = None, **more: Any
 ) -> RowProgram:
     chosen = defines or {}
     variables = tuple(RowVariable("ABCDEFGH"[i], chosen.get(i)) for i in range(VARIABLES))
@@ -130,7 +131,7 @@ def answer_and_metrics(
     output = RowOutput((Field(K, "k"), Field(T, "t")))
     found: list[tuple[Any, ...]] = []
     metrics: dict[str, Any] = {}
-    for batch in run(case, output, iter(table.to_batches(max_chunksize=3)), 0):
+    for batch in run_rows(case, output, iter(table.to_batches(max_chunksize=3)), 0):
         for row in batch.to_pylist():
             values = list(row.values())
             if row["metrics"] is None:
@@ -157,10 +158,10 @@ def expected(case: RowProgram, rows: Sequence[Row], budget: int = 100_000) -> li
 # ---- random ones -------------------------------------------------------------------------------
 
 
-def patterns(depth: int = 3) -> st.SearchStrategy[Node]:
+def patterns(depth: int = 3) -> st.SearchStrategy[RowPatternNode]:
     leaf = st.one_of(
         *[st.integers(0, VARIABLES - 1).map(v)] * 9,
-        st.sampled_from([Node("empty"), Node("start"), Node("end")]),
+        st.sampled_from([RowPatternNode("empty"), RowPatternNode("start"), RowPatternNode("end")]),
     )
     if depth == 0:
         return leaf
@@ -178,7 +179,7 @@ def patterns(depth: int = 3) -> st.SearchStrategy[Node]:
 
 
 @st.composite
-def quantified(draw: st.DrawFn, part: st.SearchStrategy[Node]) -> Node:
+def quantified(draw: st.DrawFn, part: st.SearchStrategy[RowPatternNode]) -> RowPatternNode:
     low = draw(st.sampled_from([0, 0, 1, 1, 2, 3]))
     high = draw(st.one_of(st.none(), st.integers(max(low, 1), 4)))
     return repeat(draw(part), low, high, draw(st.booleans()))
@@ -191,9 +192,9 @@ small = st.integers(0, 2)
 
 
 @st.composite
-def reads(draw: st.DrawFn, column: int, *, final: bool) -> Read:
+def reads(draw: st.DrawFn, column: int, *, final: bool) -> RowRead:
     anchor = draw(st.sampled_from(["current", "first", "last", "last"]))
-    return Read(
+    return RowRead(
         anchor, column, TYPES[column],
         None if anchor == "current" else draw(sets),
         0 if anchor == "current" else draw(small),
@@ -366,7 +367,7 @@ def _renumbered(value: Any, numbers: Sequence[int]) -> Any:
         return frozenset(numbers[each] for each in value)
     if isinstance(value, tuple):
         return tuple(_renumbered(each, numbers) for each in value)
-    if isinstance(value, Node):
+    if isinstance(value, RowPatternNode):
         parts = tuple(_renumbered(part, numbers) for part in value.parts)
         variable = numbers[value.variable] if value.kind == "variable" else -1
         return replace(value, variable=variable, parts=parts)
@@ -383,7 +384,7 @@ def _averages(case: RowProgram) -> bool:
     return any(
         isinstance(leaf, Aggregate) and leaf.name == "avg"
         for each in conditions
-        for leaf in leaves(each)
+        for leaf in leaves_of(each)
     )
 
 

@@ -15,11 +15,11 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.udfs.expressions import Call, Constant
-from spark_cep.udfs.rows.program import Aggregate, Classifier, MatchNumber, Read
+from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression
-    from spark_cep.udfs.rows.program import Node, RowProgram
+    from spark_cep.udfs.row_program import RowPatternNode, RowProgram
 
 Row = Sequence[Any]
 # (variable, excluded) of each row of a match, in order.
@@ -77,7 +77,7 @@ class Reference:
 
     # ---- the ways through a pattern ------------------------------------------------------------
 
-    def _ways(self, node: Node, labels: Labels, at: At) -> Iterator[Labels]:  # noqa: PLR0912
+    def _ways(self, node: RowPatternNode, labels: Labels, at: At) -> Iterator[Labels]:  # noqa: PLR0912
         self.budget -= 1
         if self.budget < 0:
             raise TooMany
@@ -108,14 +108,18 @@ class Reference:
         else:
             yield from self._iterations(node, 0, labels, at)
 
-    def _sequence(self, parts: Sequence[Node], labels: Labels, at: At) -> Iterator[Labels]:
+    def _sequence(
+        self, parts: Sequence[RowPatternNode], labels: Labels, at: At
+    ) -> Iterator[Labels]:
         if not parts:
             yield labels
             return
         for head in self._ways(parts[0], labels, at):
             yield from self._sequence(parts[1:], head, at)
 
-    def _iterations(self, node: Node, done: int, labels: Labels, at: At) -> Iterator[Labels]:
+    def _iterations(
+        self, node: RowPatternNode, done: int, labels: Labels, at: At
+    ) -> Iterator[Labels]:
         may_stop = done >= node.low
         if may_stop and not node.greedy:
             yield labels
@@ -194,7 +198,7 @@ class Seen:
             and (final or self.begin + place <= last)
         ]
 
-    def place(self, leaf: Read | Classifier) -> int | None:
+    def place(self, leaf: RowRead | Classifier) -> int | None:
         if leaf.anchor == "current":
             at = self.row
         else:
@@ -219,7 +223,7 @@ def value(node: Expression, seen: Seen) -> Any:  # noqa: PLR0911
         return seen.number
     if isinstance(node, Classifier):
         return seen.label(seen.place(node))
-    if isinstance(node, Read):
+    if isinstance(node, RowRead):
         at = seen.place(node)
         if at is None:
             return None

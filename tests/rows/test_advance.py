@@ -9,12 +9,16 @@ import pytest
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, UserCall
+from spark_cep.udfs.output import RowOutput
 from spark_cep.udfs.program import Order, Window
-from spark_cep.udfs.rows.advance import UpTo, advance
-from spark_cep.udfs.rows.carried import RowState, fingerprint
-from spark_cep.udfs.rows.output import RowOutput
-from spark_cep.udfs.rows.program import MatchNumber, Node, RowVariable, Skip
-from spark_cep.udfs.rows.reach import unbounded
+from spark_cep.udfs.row_program import MatchNumber, RowPatternNode, RowVariable, Skip
+from spark_cep.udfs.rows.advance import (
+    InputHorizon,
+    RowState,
+    advance_rows,
+    row_program_fingerprint,
+)
+from spark_cep.udfs.rows.leaves import unbounded_reason
 from tests.rows.advances import Step, answered, table
 from tests.rows.programs import (
     T,
@@ -33,7 +37,7 @@ from tests.rows.programs import (
 )
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
     from tests.rows.reference import Row
 
 A, B, C = range(3)
@@ -53,8 +57,8 @@ def kept(case: RowProgram, *steps: tuple[list[Row], int | None]) -> list[int]:
     return [state.size for state in states]
 
 
-def up_to(horizon: int | None) -> UpTo:
-    return UpTo(final=True) if horizon is None else UpTo(horizon)
+def up_to(horizon: int | None) -> InputHorizon:
+    return InputHorizon(final=True) if horizon is None else InputHorizon(horizon)
 
 
 # ---- when ----------------------------------------------------------------------------------------
@@ -143,18 +147,20 @@ def test_unmatched_rows_and_empty_matches_come_when_they_are_certain() -> None:
 
 
 def test_the_end_of_a_partition_is_its_end_only_when_the_input_ends() -> None:
-    case = program(concat(v(A), Node("end")))
+    case = program(concat(v(A), RowPatternNode("end")))
     rows = rows_of(1, 2)
     assert times(case, (rows[:1], 0), (rows[1:], 1), ([], None)) == [[], [], [1]]
 
 
 def test_only_the_first_row_ever_is_the_start_of_a_partition() -> None:
-    case = program(concat(Node("start"), v(A)))
+    case = program(concat(RowPatternNode("start"), v(A)))
     rows = rows_of(1, 2, 3)
     assert times(case, (rows[:1], 0), (rows[1:], 2)) == [[0], []]
     # What is kept begins with a row that is not the first.
     waits = concat(v(B), v(B), v(C))
-    case = program(alternate(concat(Node("start"), v(A)), waits), {C: Constant(False, BOOL)})
+    case = program(
+        alternate(concat(RowPatternNode("start"), v(A)), waits), {C: Constant(False, BOOL)}
+    )
     assert times(case, (rows, 2), (rows_of(1, 2, 3, 4)[3:], 3), ([], None)) == [[0], [], []]
 
 
@@ -170,7 +176,11 @@ def test_matches_are_numbered_and_rows_covered_across_advances() -> None:
     case = program(concat(v(A), v(B)), measures=(NUMBER,), skip=Skip("next row"),
                    rows="all with unmatched")  # fmt: skip
     rows = rows_of(1, 2, 3)
-    steps = [Step(tuple(rows[:2]), UpTo(1)), Step(tuple(rows[2:]), UpTo(2)), Step((), up_to(None))]
+    steps = [
+        Step(tuple(rows[:2]), InputHorizon(1)),
+        Step(tuple(rows[2:]), InputHorizon(2)),
+        Step((), up_to(None)),
+    ]
     found, _ = answered(case, steps)
     assert [[row[1:] for row in step.get(1, [])] for step in found] == [
         [(0, 1), (1, 1)], [(1, 2), (2, 2)], [],
@@ -193,7 +203,7 @@ def test_a_partition_is_forgotten_unless_its_matches_are_counted_or_its_start_ma
     rows = rows_of(1, 2)
     assert kept(program(v(A)), (rows, 1)) == [0]
     assert kept(program(v(A), measures=(NUMBER,)), (rows, 1)) == [1]
-    assert kept(program(concat(Node("start"), v(A))), (rows, 1)) == [1]
+    assert kept(program(concat(RowPatternNode("start"), v(A))), (rows, 1)) == [1]
 
 
 def test_a_window_bounds_what_is_kept() -> None:
@@ -207,8 +217,8 @@ def test_a_window_bounds_what_is_kept() -> None:
 def test_a_partition_without_new_rows_is_not_searched_again() -> None:
     case = program(concat(plus(v(A)), v(B)), {B: Constant(False, BOOL)})
     output = RowOutput()
-    _, state = advance(case, output, RowState(), table(rows_of(*range(50))), UpTo(100))
-    batches, _ = advance(case, output, state, table(rows_of(1, key=2)[:0]), UpTo(101))
+    _, state = advance_rows(case, output, RowState(), table(rows_of(*range(50))), InputHorizon(100))
+    batches, _ = advance_rows(case, output, state, table(rows_of(1, key=2)[:0]), InputHorizon(101))
     assert '"steps": 0' in batches[-1].column(batches[-1].num_columns - 1)[0].as_py()
 
 
@@ -218,28 +228,28 @@ def test_a_partition_without_new_rows_is_not_searched_again() -> None:
 def test_rows_behind_the_last_horizon_are_dropped_and_counted() -> None:
     case = program(v(A))
     output = RowOutput()
-    _, state = advance(case, output, RowState(), table(rows_of(1, 2, 3)), UpTo(2))
-    batches, _ = advance(case, output, state, table(rows_of(1, 2, 3, 4)), UpTo(3))
+    _, state = advance_rows(case, output, RowState(), table(rows_of(1, 2, 3)), InputHorizon(2))
+    batches, _ = advance_rows(case, output, state, table(rows_of(1, 2, 3, 4)), InputHorizon(3))
     assert sum(batch.num_rows for batch in batches) == 2
     assert '"late_rows": 3' in batches[-1].column(batches[-1].num_columns - 1)[0].as_py()
 
 
 def test_rows_that_come_out_of_their_order_are_refused() -> None:
     case = program(concat(v(A), star(v(B))))
-    _, state = advance(case, RowOutput(), RowState(), table(rows_of(1, 2)), UpTo())
+    _, state = advance_rows(case, RowOutput(), RowState(), table(rows_of(1, 2)), InputHorizon())
     with pytest.raises(CepError, match="out of their order"):
-        advance(case, RowOutput(), state, table([(1, -1, 0, None, None)]), UpTo())
+        advance_rows(case, RowOutput(), state, table([(1, -1, 0, None, None)]), InputHorizon())
 
 
 def test_a_horizon_needs_an_order_that_ascends() -> None:
     case = program(v(A), orders=(Order(T, BIGINT, descending=True),))
     with pytest.raises(CepError, match="ascends"):
-        advance(case, RowOutput(), RowState(), table([]), UpTo(1))
+        advance_rows(case, RowOutput(), RowState(), table([]), InputHorizon(1))
 
 
 def test_a_state_is_read_by_its_own_program_only() -> None:
     case = program(concat(v(A), plus(v(B))), {B: DOWN})
-    _, state = advance(case, RowOutput(), RowState(), table(rows_of(3, 2)), UpTo(1))
+    _, state = advance_rows(case, RowOutput(), RowState(), table(rows_of(3, 2)), InputHorizon(1))
     data = state.to_bytes(case)
     assert RowState.from_bytes(data, case).rows == state.rows
     with pytest.raises(CepError, match="another pattern"):
@@ -267,14 +277,14 @@ def test_sets_and_functions_have_the_same_fingerprint_in_every_process() -> None
         define = UserCall("above", above, (read,), BOOL)
         return program(v(A), variables=(RowVariable("A", define),))
 
-    assert fingerprint(case(one)) == fingerprint(case(other))
+    assert row_program_fingerprint(case(one)) == row_program_fingerprint(case(other))
 
 
 def test_what_can_wait_for_ever_is_known_from_the_program() -> None:
     endless = concat(v(A), plus(v(B)))
-    assert "repetition of B has no upper bound" in (unbounded(program(endless)) or "")
-    assert unbounded(program(endless, within=Window("time", 1))) is None
-    assert unbounded(program(concat(v(A), repeat(v(B), 0, 9)))) is None
-    assert unbounded(program(star(Node("start")))) is None
-    ends = program(concat(v(A), Node("end")), within=Window("time", 1))
-    assert "$ stands for the end" in (unbounded(ends) or "")
+    assert "repetition of B has no upper bound" in (unbounded_reason(program(endless)) or "")
+    assert unbounded_reason(program(endless, within=Window("time", 1))) is None
+    assert unbounded_reason(program(concat(v(A), repeat(v(B), 0, 9)))) is None
+    assert unbounded_reason(program(star(RowPatternNode("start")))) is None
+    ends = program(concat(v(A), RowPatternNode("end")), within=Window("time", 1))
+    assert "$ stands for the end" in (unbounded_reason(ends) or "")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.rows import arrays, bytecode, search
-from spark_cep.udfs.rows.advance import UpTo
-from spark_cep.udfs.rows.reach import back
+from spark_cep.udfs.rows.advance import InputHorizon
+from spark_cep.udfs.rows.leaves import rows_back
 from tests.rows.advances import (
     OpenReference,
     Step,
@@ -27,7 +27,7 @@ from tests.rows.programs import K, T, answer, cases, random_row
 from tests.rows.reference import Row, SkipError, TooMany
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
 
 EXAMPLES = 120
 
@@ -97,7 +97,7 @@ def test_little_room_and_merging_do_not_change_a_split(
     monkeypatch.setattr(arrays, "MERGED_PLACES", 1 << 10)
     monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
     monkeypatch.setattr(search, "BLOCK_ROWS", 1)
-    monkeypatch.setattr(search, "FIRST_WAYS", 1)
+    monkeypatch.setattr(search, "FIRST_STACK_SIZE", 1)
     agree(examples)
 
 
@@ -106,7 +106,7 @@ def test_conditions_in_python_do_not_change_a_split(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> int:
-        raise bytecode.Unknown
+        raise bytecode.UnsupportedExpression
 
     monkeypatch.setattr(bytecode.Bytecode, "compiled", unknown)
     agree(examples // 3)
@@ -125,13 +125,13 @@ def test_an_answer_is_given_when_it_is_certain_and_not_before(examples: int) -> 
         except (TooMany, SkipError):
             assume(False)
         try:
-            found, states = answered(case, [Step(tuple(known), UpTo(horizon))])
+            found, states = answered(case, [Step(tuple(known), InputHorizon(horizon))])
         except CepError:
             assume(False)
         for key, wanted in certain.items():
             given_ = found[0].get(key, [])
             assert repr(given_[: len(wanted)]) == repr(wanted), "as soon as"
-        kept = sum(left + back(case) + 1 for left in waiting.values())
+        kept = sum(left + rows_back(case) + 1 for left in waiting.values())
         assert states[0].size <= kept
         later = st.lists(random_row.filter(lambda row: row[T] > horizon), max_size=5)
         for _ in range(3):

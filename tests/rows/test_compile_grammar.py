@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_cep.compiling.problems import Excerpt
-from spark_cep.compiling.rows.grammar import PatternNode, parse_pattern, text_of
 from spark_cep.errors import PatternError
+from spark_cep.expressions.problems import Excerpt
+from spark_cep.expressions.row_grammar import PatternNode, node_text, parse_row_pattern
 from spark_cep.row_patterns import row_pattern
 from tests.rows.compiling import marked
 
@@ -60,13 +60,13 @@ def short(node: PatternNode) -> str:
     ],
 )
 def test_a_pattern_is_read_as_the_standard_has_it(text: str, tree: str) -> None:
-    assert short(parse_pattern(text)) == tree
+    assert short(parse_row_pattern(text)) == tree
 
 
 def test_every_part_knows_its_place() -> None:
     text = "x  (a | b+ )+  {- c -}"
-    tree = parse_pattern(text)
-    assert [text_of(text, part) for part in tree.parts] == ["x", "(a | b+ )+", "{- c -}"]
+    tree = parse_row_pattern(text)
+    assert [node_text(text, part) for part in tree.parts] == ["x", "(a | b+ )+", "{- c -}"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_is_no_pattern_is_refused(
     text: str, message: str, at: str | None, hint: str | None
 ) -> None:
     with pytest.raises(PatternError) as raised:
-        parse_pattern(text)
+        parse_row_pattern(text)
     (problem,) = raised.value.details["problems"]  # type: ignore[misc]
     assert message in problem["message"]
     if at is not None:
@@ -146,8 +146,8 @@ def test_a_part_read_by_itself_is_the_same_part(text: str) -> None:
         return short(node)
 
     def check(node: PatternNode) -> None:
-        assert without_places(parse_pattern(text_of(text, node))) == without_places(node)
+        assert without_places(parse_row_pattern(node_text(text, node))) == without_places(node)
         for part in node.parts:
             check(part)
 
-    check(parse_pattern(text))
+    check(parse_row_pattern(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_cep.compiling.rows.compiled import reading_name
+from spark_cep.rows.compiled import reading_name
 from spark_cep.udfs.expressions import Type
 from tests.compiling import COLUMNS
 from tests.fake_typer import LocalTyper

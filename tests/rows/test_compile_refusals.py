@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_cep.compiling.problems import Excerpt
+from spark_cep.expressions.problems import Excerpt
 from spark_cep.row_patterns import row_pattern
 from tests.rows.compiling import marked, problems
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from spark_cep import row_pattern
-from spark_cep.compiling.problems import Problems
-from spark_cep.compiling.remote_calls import Seeking
-from spark_cep.compiling.rows.looked_up import with_columns, with_columns_inside
+from spark_cep.expressions.problems import Problems
+from spark_cep.expressions.remote_calls import LookupRequests
+from spark_cep.rows.lookups import replace_define_calls, replace_measure_calls
 
 TYPES = {"limits": "double"}
 
 
 def defined(condition: str, own: str = "b") -> tuple[str, list[tuple[str, ...]]]:
     """The condition that the compiler gets, blanks left out, and the keys that are looked up."""
-    problems, seeking = Problems(), Seeking(TYPES)
+    problems, seeking = Problems(), LookupRequests(TYPES)
     pattern = row_pattern("a b", {own: condition}, subset={"u": ["a", "b"]})
-    found = dict(with_columns(pattern, seeking, problems).define)[own]
+    found = dict(replace_define_calls(pattern, seeking, problems).define)[own]
     problems.raise_if_any()
     assert len(str(found)) == len(condition)
     return " ".join(str(found).split()), [each.keys for each in seeking.found]
@@ -59,17 +59,17 @@ def test_conditions_to_the_left_on_the_same_row_keep_keys_from_being_asked_for()
 def test_a_key_of_several_rows_is_refused_in_define(key: str) -> None:
     problems = Problems()
     pattern = row_pattern("a b", {"b": f"x > remote('limits', {key})"})
-    with_columns(pattern, Seeking(TYPES), problems)
+    replace_define_calls(pattern, LookupRequests(TYPES), problems)
     assert "has a key of several rows" in str(problems.error())
 
 
 def test_measures_read_columns_only_inside_navigations_and_aggregates() -> None:
-    seeking, problems = Seeking(TYPES), Problems()
+    seeking, problems = LookupRequests(TYPES), Problems()
     texts = [
         ("m", "LAST(remote('limits', b.org)) + sum(remote('limits', x))"),
         ("n", "remote('limits', LAST(b.org), x)"),
     ]
-    found = dict(with_columns_inside(texts, row_pattern("a b"), seeking, problems))
+    found = dict(replace_measure_calls(texts, row_pattern("a b"), seeking, problems))
     assert "".join(found["m"].split()) == "LAST(b.__cep_r0)+sum(__cep_r1)"
     assert found["n"] == texts[1][1]
     assert not problems.found
@@ -78,7 +78,7 @@ def test_measures_read_columns_only_inside_navigations_and_aggregates() -> None:
 def test_in_of_an_array_is_written_as_a_function() -> None:
     problems = Problems()
     pattern = row_pattern("a b", {"b": "x > 1 AND y IN remote('limits', org)"})
-    with_columns(pattern, Seeking(TYPES), problems)
+    replace_define_calls(pattern, LookupRequests(TYPES), problems)
     error = problems.error()
     assert "IN looks into an array in conditions of event patterns only" in str(error)
     assert error.hint == "write array_contains(remote('limits', org), y)"

@@ -9,26 +9,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_cep.udfs.errors import CepError, LimitError, WorkerError, from_text
+from spark_cep.udfs.errors import CepError, LimitError, WorkerError, parse_error
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant
 from spark_cep.udfs.program import Limits, Window
-from spark_cep.udfs.rows import arrays
-from spark_cep.udfs.rows.gaps import gallop, preferred, waves
-from spark_cep.udfs.rows.gaps.memory import read_ahead
-from spark_cep.udfs.rows.gaps.recognize import MOST_POINTS, Gapped, recognized
-from spark_cep.udfs.rows.gaps.search import GapSearch
-from spark_cep.udfs.rows.program import (
+from spark_cep.udfs.row_program import (
     Aggregate,
     Classifier,
     MatchNumber,
-    Node,
-    Read,
+    RowPatternNode,
     RowProgram,
+    RowRead,
     RowVariable,
     Skip,
 )
-from spark_cep.udfs.rows.table import Table
-from spark_cep.udfs.values.tally import Tally
+from spark_cep.udfs.rows import arrays
+from spark_cep.udfs.rows.gaps import candidates, matches, preferred
+from spark_cep.udfs.rows.gaps.candidates import points_read_ahead
+from spark_cep.udfs.rows.gaps.matches import GapSearch
+from spark_cep.udfs.rows.gaps.pattern import MOST_POINTS, GapPattern, recognize_gaps
+from spark_cep.udfs.rows.table import RowTable
+from spark_cep.udfs.values.tally import ErrorTally
 from tests.rows.gapped import NAMES, by, gap_program
 from tests.rows.programs import (
     INT,
@@ -71,14 +71,14 @@ def is_(value: int) -> Call:
     return compare("=", current(), number(value))
 
 
-def why_not(pattern: Node, **defines: Any) -> str:
-    found = recognized(gap_program(pattern, {NAMES.index(n): d for n, d in defines.items()}))
+def why_not(pattern: RowPatternNode, **defines: Any) -> str:
+    found = recognize_gaps(gap_program(pattern, {NAMES.index(n): d for n, d in defines.items()}))
     assert isinstance(found, str), found
     return found
 
 
-def gapped(pattern: Node, **defines: Any) -> Gapped:
-    found = recognized(gap_program(pattern, {NAMES.index(n): d for n, d in defines.items()}))
+def gapped(pattern: RowPatternNode, **defines: Any) -> GapPattern:
+    found = recognize_gaps(gap_program(pattern, {NAMES.index(n): d for n, d in defines.items()}))
     assert not isinstance(found, str), found
     return found
 
@@ -113,7 +113,7 @@ def test_a_condition_on_one_row_is_no_condition_of_a_join_wherever_it_stands() -
 
 
 def test_what_names_a_point_is_that_points_row() -> None:
-    def read(reading: Read) -> frozenset[int]:
+    def read(reading: RowRead) -> frozenset[int]:
         (crossing,) = gapped(ABC, C=compare("<", current(), reading)).crossing
         return crossing.points
 
@@ -143,8 +143,8 @@ REASONS = [
     (concat(v(A), star(alternate(v(Y), v(Z))), v(B)), {}, "a group is repeated"),
     (concat(v(A), star(v(Z)), alternate(v(B), v(C))), {}, "the pattern has alternatives"),
     (permute(v(A), star(v(Z)), v(B)), {}, "the pattern has PERMUTE"),
-    (concat(Node("start"), ABC), {}, "the pattern has the anchor ^"),
-    (concat(ABC, Node("end")), {}, "the pattern has the anchor $"),
+    (concat(RowPatternNode("start"), ABC), {}, "the pattern has the anchor ^"),
+    (concat(ABC, RowPatternNode("end")), {}, "the pattern has the anchor $"),
     (ABC, {"Z": LESS}, "the condition of the repeated Z reads the match so far"),
     (ABC, {"C": compare("<", current(), last([Z]))}, "C reads rows that a repeated variable"),
     (ABC, {"C": compare("<", current(), last(None, offset=1))}, "C reads rows that a repeated"),
@@ -169,7 +169,7 @@ REASONS = [
 
 @pytest.mark.parametrize(("pattern", "defines", "reason"), REASONS)
 def test_what_is_not_recognized_says_why(
-    pattern: Node, defines: dict[str, Any], reason: str
+    pattern: RowPatternNode, defines: dict[str, Any], reason: str
 ) -> None:
     assert reason in why_not(pattern, **defines)
 
@@ -179,13 +179,13 @@ def test_more_points_than_a_mask_has_bits_are_not_recognized() -> None:
     parts = [v(0), star(v(count - 1)), *[v(place) for place in range(1, count - 1)]]
     names = tuple(RowVariable(f"v{place}") for place in range(count))
     case = program(concat(*parts), variables=names)
-    assert recognized(case) == f"the pattern has more than {MOST_POINTS} single rows"
+    assert recognize_gaps(case) == f"the pattern has more than {MOST_POINTS} single rows"
 
 
 def test_a_pattern_that_is_not_recognized_is_not_run() -> None:
-    table = Table(gap_program(v(A), {}), pa.Table.from_pylist([], SCHEMA))
+    table = RowTable(gap_program(v(A), {}), pa.Table.from_pylist([], SCHEMA))
     with pytest.raises(CepError, match="cannot be matched by joins: no variable"):
-        GapSearch(table, Tally())
+        GapSearch(table, ErrorTally())
 
 
 # ---- preferment --------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_the_latest_next_row_is_given_up_where_nothing_fits_behind_it() -> None:
 
 
 def test_bounds_of_a_gap_hold() -> None:
-    def found(gap: Node) -> list[str]:
+    def found(gap: RowPatternNode) -> list[str]:
         return text(gap_program(concat(v(A), gap, v(B)), {A: is_(1), B: is_(2)}), 1, 2, 2, 2, 2)
 
     assert found(repeat(v(Z), 0, 2)) == ["AZZB"]
@@ -235,7 +235,7 @@ def test_a_row_that_fails_the_gaps_condition_ends_it() -> None:
 def test_a_gap_at_the_end_takes_what_it_prefers() -> None:
     defines = {A: is_(1), B: is_(2), Z: compare("<>", current(), number(9))}
 
-    def found(behind: Node, *values: int) -> list[str]:
+    def found(behind: RowPatternNode, *values: int) -> list[str]:
         return text(gap_program(concat(v(A), star(v(Y)), v(B), behind), defines), *values)
 
     assert found(star(v(Z)), 1, 2, 0, 0, 9, 0) == ["ABZZ"]
@@ -326,9 +326,9 @@ def test_a_row_that_failed_is_not_tried_again_for_another_start() -> None:
     case = gap_program(ABC, defines, rows="one", skip=Skip("next row"))
     values = [1, 2, 3] * 40
     few = steps(case, "gaps", *values)
-    found = recognized(case)
-    assert isinstance(found, Gapped)
-    assert read_ahead(found, 1) == frozenset()
+    found = recognize_gaps(case)
+    assert isinstance(found, GapPattern)
+    assert points_read_ahead(found, 1) == frozenset()
     assert few < 8 * len(values) ** 2 / 3
 
 
@@ -338,7 +338,7 @@ def test_a_limit_of_steps_ends_work_that_runs_away() -> None:
     case = replace(case, limits=Limits(backtracking_steps=1000), matcher="gaps")
     with pytest.raises(WorkerError) as raised:
         answer_and_metrics(case, rows_of(*[1, 2] * 100, key=7))
-    error = from_text(str(raised.value))
+    error = parse_error(str(raised.value))
     assert isinstance(error, LimitError)
     assert "partition key [7] took more than 1,000 steps" in error.message
     assert "pairs of rows" in error.message
@@ -358,20 +358,20 @@ def test_a_limit_counts_each_partition_for_itself() -> None:
 def test_what_is_tried_in_vain_is_within_a_factor_of_what_had_to_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ranges = preferred.Range(np.array([0]), np.array([10_000]))
-    galloping = gallop.Gallop(ranges, np.array([0]), downwards=True, block=1 << 17)
+    ranges = preferred.PositionRanges(np.array([0]), np.array([10_000]))
+    galloping = candidates.GallopingSearch(ranges, np.array([0]), downwards=True, block=1 << 17)
     seen: list[int] = []
     while (now := galloping.round()) is not None:
         seen += now[1].tolist()
         if 9_000 in now[1]:
             galloping.settle(np.array([0]))
     assert seen == sorted(seen, reverse=True)
-    assert 1_000 <= len(seen) <= (1 + gallop.GROWTH) * 1_000
+    assert 1_000 <= len(seen) <= (1 + candidates.CANDIDATE_GROWTH) * 1_000
 
 
 def test_the_default_limit_is_the_kernels() -> None:
     assert CASE.limits.backtracking_steps is None
-    assert arrays.STEPS > 1_000_000_000
+    assert arrays.DEFAULT_STEP_LIMIT > 1_000_000_000
 
 
 def test_of_skips_that_fail_the_first_partitions_is_named() -> None:
@@ -403,12 +403,12 @@ LATE = {C: apart(A, 1), D: apart(B, 2)}
 
 
 @pytest.mark.parametrize("within", [None, Window("time", 15)])
-@pytest.mark.parametrize("starts", [1, 3, waves.MOST_STARTS])
+@pytest.mark.parametrize("starts", [1, 3, matches.MOST_STARTS])
 @pytest.mark.parametrize("defines", [CHAIN, STAR, MIXED, LATE])
 def test_what_is_remembered_does_not_change_the_answer(
     defines: dict[int, Any], starts: int, within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waves, "MOST_STARTS", starts)
+    monkeypatch.setattr(matches, "MOST_STARTS", starts)
     pattern = concat(v(A), star(v(Z)), v(B), star(v(Z)), v(C), LAZY, v(D))
     case = gap_program(
         pattern, defines, rows="all", measures=(LABEL, MatchNumber(BIGINT)),
@@ -425,9 +425,9 @@ def test_what_conditions_ahead_read_is_known() -> None:
     pattern = concat(v(A), star(v(Z)), v(B), star(v(Z)), v(C), star(v(Z)), v(D))
 
     def read(defines: dict[int, Any]) -> list[set[int]]:
-        found = recognized(gap_program(pattern, defines))
-        assert isinstance(found, Gapped)
-        return [set(read_ahead(found, place)) for place in (1, 2)]
+        found = recognize_gaps(gap_program(pattern, defines))
+        assert isinstance(found, GapPattern)
+        return [set(points_read_ahead(found, place)) for place in (1, 2)]
 
     assert read(CHAIN) == [set(), set()]
     assert read(STAR) == [{0}, {0}]

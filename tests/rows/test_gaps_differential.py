@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from spark_cep.udfs.rows import search
-from spark_cep.udfs.rows.gaps import gallop, waves
-from spark_cep.udfs.rows.gaps.recognize import recognized
+from spark_cep.udfs.rows.gaps import candidates, matches
+from spark_cep.udfs.rows.gaps.pattern import recognize_gaps
 from tests.rows.gapped import by, gap_cases
 from tests.rows.programs import expected
 from tests.rows.reference import Row, SkipError, TooMany
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
 
 EXAMPLES = 400
 
@@ -47,7 +47,7 @@ def agree(examples: int, *, with_reference: bool = False) -> None:
     def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
         nonlocal joined
         case, rows = drawn
-        assume(not isinstance(recognized(case), str))
+        assume(not isinstance(recognize_gaps(case), str))
         joined += 1
         found = by("gaps", case, rows)
         if not with_reference:
@@ -87,9 +87,9 @@ def test_joins_find_what_brute_force_finds(examples: int) -> None:
 def test_how_many_are_tried_at_a_time_does_not_change_the_answer(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gallop, "FIRST", 1)
-    monkeypatch.setattr(gallop, "GROWTH", 2)
-    monkeypatch.setattr(waves, "FIRST_STARTS", 1)
-    monkeypatch.setattr(waves, "MOST_STARTS", 3)
+    monkeypatch.setattr(candidates, "FIRST_CANDIDATES", 1)
+    monkeypatch.setattr(candidates, "CANDIDATE_GROWTH", 2)
+    monkeypatch.setattr(matches, "FIRST_STARTS", 1)
+    monkeypatch.setattr(matches, "MOST_STARTS", 3)
     monkeypatch.setattr(search, "BLOCK_ROWS", 2)
     agree(examples)

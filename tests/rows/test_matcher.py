@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from spark_cep.udfs.errors import CepError, LimitError, WorkerError, from_text
+from spark_cep.udfs.errors import CepError, LimitError, WorkerError, parse_error
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant
 from spark_cep.udfs.program import Limits, Order, Window
-from spark_cep.udfs.rows.compiled import refusal
-from spark_cep.udfs.rows.program import Aggregate, Classifier, MatchNumber, Node, Skip
+from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowPatternNode, Skip
+from spark_cep.udfs.rows.compiled import refusal_reason
 from tests.rows.programs import (
     INT,
     STRING,
@@ -42,7 +42,7 @@ FALSE = Constant(False, BOOL)
 LABEL = Classifier(INT)
 UP = compare(">", current(), current(shift=-1))
 DOWN = compare("<", current(), current(shift=-1))
-EMPTY = Node("empty")
+EMPTY = RowPatternNode("empty")
 
 
 def labels(case, *values):  # type: ignore[no-untyped-def]
@@ -103,10 +103,10 @@ def test_permute_of_many_variables_has_a_state_for_each_set_and_not_for_each_ord
 
 
 def test_anchors_hold_at_the_ends_of_the_partition_only() -> None:
-    case = program(concat(Node("start"), v(A), plus(v(B)), Node("end")))
+    case = program(concat(RowPatternNode("start"), v(A), plus(v(B)), RowPatternNode("end")))
     assert text(case, 1, 2, 3) == ["ABB"]
-    assert text(program(concat(v(A), Node("start"), v(B))), 1, 2, 3) == []
-    assert labels(program(concat(v(A), Node("end"))), 1, 2, 3) == [(2, "A")]
+    assert text(program(concat(v(A), RowPatternNode("start"), v(B))), 1, 2, 3) == []
+    assert labels(program(concat(v(A), RowPatternNode("end"))), 1, 2, 3) == [(2, "A")]
 
 
 # ---- iterations that match nothing ---------------------------------------------------------------
@@ -124,8 +124,8 @@ def test_empty_iterations_may_fill_the_lower_bound() -> None:
     assert text(case, 1, 1, 0, 1) == ["AA", "", "A"]
 
 
-@pytest.mark.parametrize("empty", [EMPTY, Node("start"), Node("end")])
-def test_a_repetition_of_nothing_ends(empty: Node) -> None:
+@pytest.mark.parametrize("empty", [EMPTY, RowPatternNode("start"), RowPatternNode("end")])
+def test_a_repetition_of_nothing_ends(empty: RowPatternNode) -> None:
     case = program(alternate(star(empty), v(B)))
     assert labels(case, 1, 2) == [(0, None), (1, None)]
 
@@ -159,7 +159,7 @@ def test_skipping_to_a_variable_without_a_row_is_an_error_that_names_the_key() -
     case = program(concat(v(A), repeat(v(B), 0, 1)), {B: FALSE}, skip=Skip("first", frozenset([B])))
     with pytest.raises(WorkerError, match=r"\[7\].*TO FIRST B has nowhere to go") as raised:
         answer(case, rows_of(1, 2, key=7))
-    error = from_text(str(raised.value))
+    error = parse_error(str(raised.value))
     assert isinstance(error, CepError)
     assert error.details["key"] == [7]
 
@@ -303,7 +303,7 @@ def test_too_many_steps_are_an_error_that_names_the_key_and_the_way_out() -> Non
     case = program(pattern, {C: FALSE}, limits=Limits(backtracking_steps=50))
     with pytest.raises(WorkerError, match=r"partition key \[3\] took more than 50 steps") as raised:
         answer(case, rows_of(*range(100), key=3))
-    error = from_text(str(raised.value))
+    error = parse_error(str(raised.value))
     assert isinstance(error, LimitError)
     assert error.details["limit"] == "backtracking_steps"
     assert "WITHIN" in (error.hint or "")
@@ -320,14 +320,14 @@ def test_the_bucket_reports_what_it_did() -> None:
 
 def test_a_program_that_is_too_large_is_refused_on_the_driver() -> None:
     nested = repeat(repeat(repeat(v(A), 100, 100), 100, 100), 100, 100)
-    assert "repetition counts multiply" in (refusal(program(nested)) or "")
-    assert "PERMUTE of 30 parts" in (refusal(program(permute(*[v(A)] * 30))) or "")
-    assert refusal(program(nested.parts[0])) is None
-    assert "count events" in (refusal(program(v(A), within=Window("events", 3))) or "")
+    assert "repetition counts multiply" in (refusal_reason(program(nested)) or "")
+    assert "PERMUTE of 30 parts" in (refusal_reason(program(permute(*[v(A)] * 30))) or "")
+    assert refusal_reason(program(nested.parts[0])) is None
+    assert "count events" in (refusal_reason(program(v(A), within=Window("events", 3))) or "")
 
 
 def test_more_variables_than_bits() -> None:
-    from spark_cep.udfs.rows.program import RowVariable
+    from spark_cep.udfs.row_program import RowVariable
 
     defines = [compare("=", current(), number(i)) for i in range(100)]
     variables = tuple(RowVariable(f"v{i}", define) for i, define in enumerate(defines))

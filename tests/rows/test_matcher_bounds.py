@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_cep.udfs.errors import LimitError, WorkerError, from_text
+from spark_cep.udfs.errors import LimitError, WorkerError, parse_error
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant
 from spark_cep.udfs.program import Limits
-from spark_cep.udfs.rows import arrays, flatten, search
-from spark_cep.udfs.rows.compiled import compiled, refusal
-from spark_cep.udfs.rows.program import Aggregate, Node, Skip
+from spark_cep.udfs.row_program import Aggregate, RowPatternNode, Skip
+from spark_cep.udfs.rows import arrays, instructions, search
+from spark_cep.udfs.rows.compiled import compile_kernel_program, refusal_reason
 from tests.rows.programs import (
     alternate,
     answer,
@@ -31,7 +31,7 @@ FALSE = Constant(False, BOOL)
 
 
 def limit_of(raised: pytest.ExceptionInfo[WorkerError]) -> str:
-    error = from_text(str(raised.value))
+    error = parse_error(str(raised.value))
     assert isinstance(error, LimitError)
     return str(error.details["limit"])
 
@@ -53,15 +53,15 @@ def test_a_question_to_python_weighs_as_many_steps_as_it_takes_time(
     argument = Call("+", (current(), number(1)), BIGINT)
     asked = Aggregate("max", None, BIGINT, argument=argument)
     case = program(star(v(A)), {A: compare(">=", asked, number(0))})
-    monkeypatch.setattr(arrays, "STEPS", 20 * search.QUESTION_STEPS)
+    monkeypatch.setattr(arrays, "DEFAULT_STEP_LIMIT", 20 * search.QUESTION_STEPS)
     assert len(answer(case, rows_of(*[1] * 10))) == 10
     with pytest.raises(WorkerError, match="steps of the matcher"):
         answer(case, rows_of(*[1] * 40))
 
 
 def test_the_ways_that_wait_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "FIRST_WAYS", 4)
-    monkeypatch.setattr(search, "MOST_WAYS", 64)
+    monkeypatch.setattr(search, "FIRST_STACK_SIZE", 4)
+    monkeypatch.setattr(search, "MOST_STACK_SIZE", 64)
     case = program(concat(plus(v(A)), v(B)))
     assert len(answer(case, rows_of(*range(50)))) == 50
     with pytest.raises(WorkerError, match="more than 64 ways") as raised:
@@ -79,12 +79,12 @@ def test_a_bucket_holds_as_many_rows_as_have_a_number(monkeypatch: pytest.Monkey
 
 
 def test_repetitions_of_nothing_multiply_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    nested = Node("empty")
+    nested = RowPatternNode("empty")
     for _ in range(3):
         nested = repeat(nested, 60, 60)
-    monkeypatch.setattr(flatten, "MOST_EMITTED", 10_000)
-    assert "repetition counts multiply" in (refusal(program(nested)) or "")
-    assert refusal(program(repeat(Node("empty"), 60, 60))) is None
+    monkeypatch.setattr(instructions, "MOST_EMITTED", 10_000)
+    assert "repetition counts multiply" in (refusal_reason(program(nested)) or "")
+    assert refusal_reason(program(repeat(RowPatternNode("empty"), 60, 60))) is None
 
 
 def test_a_far_look_back_is_not_carried_through_the_whole_program() -> None:
@@ -93,7 +93,7 @@ def test_a_far_look_back_is_not_carried_through_the_whole_program() -> None:
         concat(plus(alternate(v(A), v(B))), v(C)),
         {C: compare("=", current(), last([A], offset=300))},
     )
-    conditions = compiled(case).conditions
+    conditions = compile_kernel_program(case).conditions
     assert [need.kind for need in conditions[C].needs] == ["anything"]
     near = program(case.pattern, {C: compare("=", current(), last([A], offset=3))})
-    assert [need.kind for need in compiled(near).conditions[C].needs] == ["last"]
+    assert [need.kind for need in compile_kernel_program(near).conditions[C].needs] == ["last"]

@@ -20,7 +20,7 @@ from tests.rows.reference import Row, SkipError, TooMany
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
 
     Drawn = SearchStrategy[tuple[RowProgram, list[Row]]]
 
@@ -82,7 +82,7 @@ def test_little_room_does_not_change_the_answer(
     monkeypatch.setattr(arrays, "MERGED_PLACES", 2)
     monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
     monkeypatch.setattr(search, "BLOCK_ROWS", 1)
-    monkeypatch.setattr(search, "FIRST_WAYS", 1)
+    monkeypatch.setattr(search, "FIRST_STACK_SIZE", 1)
     agree(examples)
 
 
@@ -91,7 +91,7 @@ def test_conditions_in_python_do_not_change_the_answer(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> int:
-        raise bytecode.Unknown
+        raise bytecode.UnsupportedExpression
 
     monkeypatch.setattr(bytecode.Bytecode, "compiled", unknown)
     agree(examples // 3)

@@ -26,7 +26,7 @@ from tests.rows.programs import (
 )
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.program import Node, RowProgram
+    from spark_cep.udfs.row_program import RowPatternNode, RowProgram
 
 A, B, C = range(3)
 NEVER = Constant(False, BOOL)
@@ -48,7 +48,9 @@ def steps(case: RowProgram, rows: int) -> int:
         concat(star(concat(star(v(A)), star(v(C)))), v(B)),
     ],
 )
-def test_steps_grow_with_the_rows_where_no_condition_reads_the_path(pattern: Node) -> None:
+def test_steps_grow_with_the_rows_where_no_condition_reads_the_path(
+    pattern: RowPatternNode,
+) -> None:
     case = program(pattern, {B: NEVER})
     few, many = steps(case, 200), steps(case, 2000)
     assert many < 12 * few

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_cep.udfs.execution.row_worker import run_rows
 from spark_cep.udfs.expressions import (
     BIGINT,
     BOOL,
@@ -20,12 +21,10 @@ from spark_cep.udfs.expressions import (
     Type,
     UserCall,
 )
-from spark_cep.udfs.output import Field
+from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.program import Limits
+from spark_cep.udfs.row_program import Aggregate, RowProgram, RowRead, RowVariable, Skip
 from spark_cep.udfs.rows import arrays
-from spark_cep.udfs.rows.output import RowOutput
-from spark_cep.udfs.rows.program import Aggregate, Read, RowProgram, RowVariable, Skip
-from spark_cep.udfs.rows.worker import run
 from tests.rows.programs import alternate, compare, concat, plus, repeat, star, v
 
 if TYPE_CHECKING:
@@ -42,13 +41,13 @@ STAMP = Type("timestamp")
 STRING = Type("string")
 
 
-def last(type_: Type, variables: list[int] | None = None, offset: int = 0) -> Read:
+def last(type_: Type, variables: list[int] | None = None, offset: int = 0) -> RowRead:
     chosen = None if variables is None else frozenset(variables)
-    return Read("last", 0, type_, chosen, offset)
+    return RowRead("last", 0, type_, chosen, offset)
 
 
-def current(type_: Type, shift: int = 0) -> Read:
-    return Read("current", 0, type_, shift=shift)
+def current(type_: Type, shift: int = 0) -> RowRead:
+    return RowRead("current", 0, type_, shift=shift)
 
 
 def aggregate(name: Any, type_: Type, variables: list[int] | None = None, **more: Any) -> Aggregate:
@@ -69,7 +68,7 @@ def program(define: Expression | None, measures: tuple[Expression, ...] = (), **
 def batches(case: RowProgram, values: list[Any], type_: pa.DataType) -> pa.Table:
     table = pa.table({"x": pa.array(values, type_)})
     columns = (Field(0, "x"),)
-    found = list(run(case, RowOutput(columns), iter(table.to_batches()), 0))
+    found = list(run_rows(case, RowOutput(columns), iter(table.to_batches()), 0))
     return pa.Table.from_batches(found)
 
 
@@ -253,9 +252,9 @@ def measured(measure: Expression, values: list[Any], type_: pa.DataType) -> Any:
 def test_measures_take_values_of_any_type_as_they_are() -> None:
     nested = pa.list_(pa.struct([("a", pa.int64())]))
     values = [[{"a": 1}], None, [{"a": 1 << 60}]]
-    read = Read("last", 0, Type("other"), offset=0)
+    read = RowRead("last", 0, Type("other"), offset=0)
     assert measured(read, values, nested) == (values[2], nested)
-    read = Read("first", 0, Type("other"), offset=1)
+    read = RowRead("first", 0, Type("other"), offset=1)
     assert measured(read, values, nested) == (None, nested)
 
 
@@ -306,4 +305,4 @@ def test_running_aggregates_see_the_rows_up_to_their_own() -> None:
 
 def test_an_empty_bucket_gives_nothing() -> None:
     case = program(None)
-    assert list(run(case, RowOutput(), iter([]), 0)) == []
+    assert list(run_rows(case, RowOutput(), iter([]), 0)) == []

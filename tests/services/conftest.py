@@ -12,4 +12,4 @@ from spark_cep.udfs.sources import clients
 @pytest.fixture(autouse=True)
 def _connections_are_closed() -> Iterator[None]:
     yield
-    clients.forget_all()
+    clients.forget_all_clients()

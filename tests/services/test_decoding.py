@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_cep.udfs.remotes.conversion import to_arrow
-from spark_cep.udfs.sources.decoding import MisfitError, decoder, from_json
+from spark_cep.udfs.remotes.store import to_arrow
+from spark_cep.udfs.sources.decoding import DecodingError, from_json, make_decoder
 
 DECIMAL = pa.decimal128(5, 2)
 
@@ -34,7 +34,7 @@ DECIMAL = pa.decimal128(5, 2)
     ],
 )  # fmt: skip
 def test_a_value_that_fits_is_taken(type_: pa.DataType, given_: Any, value: Any) -> None:
-    assert decoder(type_)(given_) == value
+    assert make_decoder(type_)(given_) == value
     to_arrow([value], type_)
 
 
@@ -55,8 +55,8 @@ def test_a_value_that_fits_is_taken(type_: pa.DataType, given_: Any, value: Any)
     ],
 )  # fmt: skip
 def test_a_value_that_does_not_fit_is_refused(type_: pa.DataType, given_: Any) -> None:
-    with pytest.raises(MisfitError):
-        decoder(type_)(given_)
+    with pytest.raises(DecodingError):
+        make_decoder(type_)(given_)
 
 
 ANYTHING = st.recursive(
@@ -79,13 +79,13 @@ TYPES = [
 @given(ANYTHING, st.sampled_from(TYPES))
 def test_whatever_comes_is_refused_or_fits_arrow(value: Any, type_: pa.DataType) -> None:
     try:
-        decoded = decoder(type_)(value)
-    except MisfitError:
+        decoded = make_decoder(type_)(value)
+    except DecodingError:
         return
     to_arrow([decoded], type_)
 
 
 @given(st.binary())
 def test_bytes_of_any_kind_are_json_or_refused(text: bytes) -> None:
-    with suppress(MisfitError):
+    with suppress(DecodingError):
         from_json(text)

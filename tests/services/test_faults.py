@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import RemoteError
-from spark_cep.remotes.ready import http, redis, sql
-from spark_cep.udfs.sources.failing import PassingFailure
+from spark_cep.remote import make_http_source, make_redis_source, make_sql_source
+from spark_cep.udfs.sources.clients import TransientError
 from tests.services.http_service import Asked, JsonService, Reply, running_http
 from tests.services.process import free_port
 
@@ -42,11 +42,11 @@ def test_a_redis_that_answers_nothing_fails_in_passing_after_the_timeout(
     redis_server: Redis,
 ) -> None:
     redis_server.admin.set("a", "1")
-    fetch = redis(redis_server.url, timeout=1).reading(pa.int64(), 1)
+    fetch = make_redis_source(redis_server.url, timeout=1).reading(pa.int64(), 1)
     assert fetch(["a"]) == {"a": 1}
     redis_server.service.hold()
     try:
-        with Within(10), pytest.raises(PassingFailure, match="redis at"):
+        with Within(10), pytest.raises(TransientError, match="redis at"):
             fetch(["a"])
     finally:
         redis_server.service.release()
@@ -54,11 +54,11 @@ def test_a_redis_that_answers_nothing_fails_in_passing_after_the_timeout(
 
 
 def test_a_redis_that_died_and_came_back_is_used_again(redis_server: Redis) -> None:
-    fetch = redis(redis_server.url).reading(pa.int64(), 1)
+    fetch = make_redis_source(redis_server.url).reading(pa.int64(), 1)
     assert fetch(["a"]) == {}
     redis_server.stop()
     try:
-        with Within(10), pytest.raises(PassingFailure):
+        with Within(10), pytest.raises(TransientError):
             fetch(["a"])
     finally:
         redis_server.start()
@@ -69,33 +69,33 @@ def test_a_redis_that_died_and_came_back_is_used_again(redis_server: Redis) -> N
 def test_a_service_that_is_not_there_fails_in_passing() -> None:
     where = f"127.0.0.1:{free_port()}"
     sources = [
-        redis(f"redis://{where}"),
-        sql(f"postgresql+psycopg://u@{where}/x", "t", key="a", value="b"),
-        http(f"http://{where}/{{}}"),
+        make_redis_source(f"redis://{where}"),
+        make_sql_source(f"postgresql+psycopg://u@{where}/x", "t", key="a", value="b"),
+        make_http_source(f"http://{where}/{{}}"),
     ]
     for source in sources:
-        with Within(15), pytest.raises(PassingFailure, match=r"127\.0\.0\.1"):
+        with Within(15), pytest.raises(TransientError, match=r"127\.0\.0\.1"):
             source.reading(pa.int64(), 1)(["a"])
 
 
 def test_a_service_that_speaks_another_language_fails(json_service: JsonService) -> None:
     where = json_service.url.removeprefix("http://")
     sources = [
-        redis(f"redis://{where}", timeout=1),
-        sql(f"postgresql+psycopg://u@{where}/x", "t", key="a", value="b", timeout=1),
+        make_redis_source(f"redis://{where}", timeout=1),
+        make_sql_source(f"postgresql+psycopg://u@{where}/x", "t", key="a", value="b", timeout=1),
     ]
     for source in sources:
-        with Within(10), pytest.raises((PassingFailure, RemoteError), match=r"127\.0\.0\.1"):
+        with Within(10), pytest.raises((TransientError, RemoteError), match=r"127\.0\.0\.1"):
             source.reading(pa.int64(), 1)(["a"])
 
 
 def test_a_postgres_that_died_and_came_back_is_used_again(postgres: Postgres) -> None:
     query = "SELECT k, 1 FROM (VALUES ('a')) t (k) WHERE k IN :keys"
-    fetch = sql(postgres.url(), query=query).reading(pa.int64(), 1)
+    fetch = make_sql_source(postgres.url(), query=query).reading(pa.int64(), 1)
     assert fetch(["a"]) == {"a": 1}
     postgres.stop()
     try:
-        with Within(15), pytest.raises(PassingFailure, match="sql at"):
+        with Within(15), pytest.raises(TransientError, match="sql at"):
             fetch(["a"])
     finally:
         postgres.start()
@@ -108,8 +108,8 @@ def test_a_postgres_that_died_and_came_back_is_used_again(postgres: Postgres) ->
 
 def test_a_statement_that_takes_too_long_is_given_up(postgres: Postgres) -> None:
     query = "SELECT 'a', pg_sleep(20)::text WHERE 'a' IN :keys"
-    fetch = sql(postgres.url(), query=query, timeout=0.3).reading(pa.string(), 1)
-    with Within(15), pytest.raises(PassingFailure, match="statement timeout"):
+    fetch = make_sql_source(postgres.url(), query=query, timeout=0.3).reading(pa.string(), 1)
+    with Within(15), pytest.raises(TransientError, match="statement timeout"):
         fetch(["a"])
 
 
@@ -118,9 +118,11 @@ def test_a_locked_sqlite_fails_in_passing(tmp_path: Path) -> None:
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("CREATE TABLE t (a TEXT, b INT)")
     writer.execute("INSERT INTO t VALUES ('a', 1)")
-    fetch = sql(f"sqlite:///{path}", "t", key="a", value="b", timeout=0.2).reading(pa.int64(), 1)
+    fetch = make_sql_source(f"sqlite:///{path}", "t", key="a", value="b", timeout=0.2).reading(
+        pa.int64(), 1
+    )
     writer.execute("BEGIN EXCLUSIVE")
-    with Within(15), pytest.raises(PassingFailure, match="locked"):
+    with Within(15), pytest.raises(TransientError, match="locked"):
         fetch(["a"])
     writer.execute("COMMIT")
     writer.close()
@@ -133,17 +135,19 @@ def test_a_slow_http_service_fails_in_passing_after_the_timeout(json_service: Js
         return Reply(1)
 
     json_service.answer = slow
-    fetch = http(f"{json_service.url}/{{}}", timeout=0.2, concurrency=2).reading(pa.int64(), 1)
-    with Within(5), pytest.raises(PassingFailure):
+    fetch = make_http_source(f"{json_service.url}/{{}}", timeout=0.2, concurrency=2).reading(
+        pa.int64(), 1
+    )
+    with Within(5), pytest.raises(TransientError):
         fetch(["a", "b", "c", "d"])
 
 
 def test_an_http_service_that_was_down_is_used_again() -> None:
     with running_http() as service:
         service.answer = lambda asked: Reply(1)
-        fetch = http(f"{service.url}/{{}}").reading(pa.int64(), 1)
+        fetch = make_http_source(f"{service.url}/{{}}").reading(pa.int64(), 1)
         assert fetch(["a"]) == {"a": 1}
-    with pytest.raises(PassingFailure):
+    with pytest.raises(TransientError):
         fetch(["a"])
 
 
@@ -154,16 +158,16 @@ def test_values_of_ten_megabytes(
     json_service.answer = lambda asked: Reply(HUGE)
     query = f"SELECT k, repeat('x', {len(HUGE)}) FROM (VALUES ('a')) t (k) WHERE k IN :keys"
     for source in (
-        redis(redis_server.url),
-        sql(postgres.url(), query=query),
-        http(f"{json_service.url}/{{}}"),
+        make_redis_source(redis_server.url),
+        make_sql_source(postgres.url(), query=query),
+        make_http_source(f"{json_service.url}/{{}}"),
     ):
         assert source.reading(pa.string(), 1)(["a"]) == {"a": HUGE}
 
 
 def test_an_error_tells_of_a_value_only_what_it_is(redis_server: Redis) -> None:
     redis_server.admin.set("a", HUGE)
-    found = redis(redis_server.url).reading(pa.int64(), 1)(["a"])
+    found = make_redis_source(redis_server.url).reading(pa.int64(), 1)(["a"])
     assert isinstance(found["a"], RemoteError)
     assert "is not a bigint, but a text of 10485760 characters" in found["a"].message
     assert "xxx" not in found["a"].message
@@ -181,8 +185,8 @@ def test_half_the_keys_and_each_of_them_twice(
         Reply(even[asked.key]) if asked.key in even else Reply(status=404)
     )
     for source in (
-        redis(redis_server.url, "k:{}"),
-        sql(postgres.url(), query=query),
-        http(f"{json_service.url}/{{}}"),
+        make_redis_source(redis_server.url, "k:{}"),
+        make_sql_source(postgres.url(), query=query),
+        make_http_source(f"{json_service.url}/{{}}"),
     ):
         assert source.reading(pa.int64(), 1)(keys * 2) == even

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import RemoteError
-from spark_cep.remotes.ready import http, redis, sql
+from spark_cep.remote import make_http_source, make_redis_source, make_sql_source
+from spark_cep.udfs.remote_spec import Caching, FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.spec import Caching, Patience, Remote
 from tests.services.http_service import Asked, JsonService, Reply
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from tests.services.redis_service import Redis
 
 STRATEGIES = ["blocking", "cached", "post", "prefetch", "lazy", "hybrid"]
-PATIENT = Patience(timeout=1.0, retries=8, backoff=0.05, failures=100, batch=7)
-HASTY = Patience(timeout=2.0, retries=1, backoff=0.01, batch=7)
+PATIENT = FetchPolicy(timeout=1.0, retries=8, backoff=0.05, failures=100, batch=7)
+HASTY = FetchPolicy(timeout=2.0, retries=1, backoff=0.01, batch=7)
 
 
 @contextmanager
 def lookup(fetch: Any, value: pa.DataType = pa.int64(), **options: Any) -> Iterator[Lookup]:  # noqa: B008
-    remote = Remote(
+    remote = RemoteSpec(
         "limits", fetch.reading(value, 1), (pa.string(),), value,
         **({"patience": PATIENT} | options),
     )  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_redis_that_dies_and_comes_back_in_mid_query_costs_time_only(
     redis_server: Redis, strategy: Any
 ) -> None:
     keys = filled(redis_server)
-    with lookup(redis(redis_server.url, timeout=0.5), strategy=strategy) as made:
+    with lookup(make_redis_source(redis_server.url, timeout=0.5), strategy=strategy) as made:
         assert values(made, keys[:10]) == list(range(10))
         redis_server.stop()
         back = later(0.4, redis_server.start)
@@ -82,7 +82,7 @@ def test_a_redis_that_dies_and_comes_back_in_mid_query_costs_time_only(
 
 def test_a_redis_that_is_held_still_for_a_while_costs_time_only(redis_server: Redis) -> None:
     keys = filled(redis_server)
-    with lookup(redis(redis_server.url, timeout=0.3)) as made:
+    with lookup(make_redis_source(redis_server.url, timeout=0.3)) as made:
         assert values(made, keys[:5]) == list(range(5))
         redis_server.service.hold()
         back = later(0.8, redis_server.service.release)
@@ -96,7 +96,7 @@ def test_a_postgres_that_dies_and_comes_back_in_mid_query_costs_time_only(
     postgres: Postgres,
 ) -> None:
     query = "SELECT k, length(k) FROM (VALUES ('a'), ('bb')) t (k) WHERE k IN :keys"
-    with lookup(sql(postgres.url(), query=query, timeout=3)) as made:
+    with lookup(make_sql_source(postgres.url(), query=query, timeout=3)) as made:
         assert values(made, ["a", "c"]) == [1, None]
         postgres.stop()
         back = later(0.3, postgres.start)
@@ -108,7 +108,7 @@ def test_a_postgres_that_dies_and_comes_back_in_mid_query_costs_time_only(
 
 def test_a_postgres_that_is_held_still_does_not_hold_the_query(postgres: Postgres) -> None:
     query = "SELECT k, length(k) FROM (VALUES ('a'), ('bb')) t (k) WHERE k IN :keys"
-    with lookup(sql(postgres.url(), query=query), patience=HASTY) as made:
+    with lookup(make_sql_source(postgres.url(), query=query), patience=HASTY) as made:
         assert values(made, ["a"]) == [1]
         postgres.service.hold()
         try:
@@ -126,7 +126,7 @@ def test_a_service_that_stays_away_ends_the_query_or_is_null(
     redis_server: Redis, on_error: Any
 ) -> None:
     keys = filled(redis_server, 10)
-    source = redis(redis_server.url, timeout=0.3)
+    source = make_redis_source(redis_server.url, timeout=0.3)
     with lookup(source, patience=HASTY, on_error=on_error) as made:
         assert values(made, keys[:3]) == [0, 1, 2]
         redis_server.stop()
@@ -143,18 +143,18 @@ def test_a_service_that_stays_away_ends_the_query_or_is_null(
 def test_garbage_for_one_key_is_the_failure_of_that_key_only(redis_server: Redis) -> None:
     keys = filled(redis_server, 5)
     redis_server.admin.set("3", "three")
-    with lookup(redis(redis_server.url), strategy="hybrid") as made:
+    with lookup(make_redis_source(redis_server.url), strategy="hybrid") as made:
         made.ask(made.ids([pa.array(keys)]))
         assert values(made, ["0", "1", "2", "4"]) == [0, 1, 2, 4]
         with pytest.raises(RemoteError, match="the value of '3' is not a bigint") as found:
             values(made, keys)
         assert "three" not in str(found.value)
-    with lookup(redis(redis_server.url), on_error="null") as made:
+    with lookup(make_redis_source(redis_server.url), on_error="null") as made:
         assert values(made, keys) == [0, 1, 2, None, 4]
 
 
 def test_a_wrong_password_is_tried_once_and_not_shown(postgres: Postgres) -> None:
-    source = sql(postgres.url(password="hunter2"), "t", key="a", value="b")
+    source = make_sql_source(postgres.url(password="hunter2"), "t", key="a", value="b")
     with lookup(source) as made:
         with pytest.raises(RemoteError, match="password authentication failed") as found:
             values(made, ["a"])
@@ -173,7 +173,7 @@ def test_half_the_keys_in_any_order_are_the_same_in_each_strategy(
     keys = [str(key) for key in np.random.default_rng(1).integers(0, 60, 300)]
     expected = [int(key) if int(key) % 2 == 0 else None for key in keys]
     caching = Caching(capacity=capacity)
-    with lookup(redis(redis_server.url), strategy=strategy, caching=caching) as made:
+    with lookup(make_redis_source(redis_server.url), strategy=strategy, caching=caching) as made:
         found = [one for at in range(0, 300, 20) for one in values(made, keys[at : at + 20])]
     assert found == expected
 
@@ -182,7 +182,7 @@ def test_huge_values_pass_through_a_small_cache(redis_server: Redis) -> None:
     texts = {str(key): str(key) * (10 << 20) for key in range(3)}
     redis_server.admin.mset(texts)
     caching = Caching(capacity=1 << 20)
-    with lookup(redis(redis_server.url), pa.string(), caching=caching) as made:
+    with lookup(make_redis_source(redis_server.url), pa.string(), caching=caching) as made:
         for _ in range(2):
             for key, text in texts.items():
                 assert values(made, [key]) == [text]
@@ -203,7 +203,7 @@ def test_a_service_that_fails_now_and_then_answers_in_the_end(json_service: Json
         return Reply(int(asked.key)) if int(asked.key) % 3 else Reply(status=404)
 
     json_service.answer = answer
-    source = http(f"{json_service.url}/{{}}", timeout=2)
+    source = make_http_source(f"{json_service.url}/{{}}", timeout=2)
     with lookup(source) as made:
         keys = [str(key) for key in range(60)]
         assert values(made, keys) == [key if key % 3 else None for key in range(60)]

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import PatternError, RemoteError
-from spark_cep.remotes.ready import http
-from spark_cep.udfs.sources.failing import PassingFailure
+from spark_cep.remote import make_http_source
+from spark_cep.udfs.sources.clients import TransientError
 from tests.services.http_service import Asked, JsonService, Reply
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LIMITS = {"a": 1.5, "b": 7, "null": None}
 
 
 def source(service: JsonService, value: pa.DataType, **options: Any) -> HttpSource:
-    return http(f"{service.url}/limits/{{}}", **options).reading(value, 1)
+    return make_http_source(f"{service.url}/limits/{{}}", **options).reading(value, 1)
 
 
 def by_key(values: dict[str, Any]) -> Callable[[Asked], Reply]:
@@ -56,7 +56,7 @@ def test_keys_cannot_lead_elsewhere(json_service: JsonService) -> None:
 
 def test_composite_keys_have_places_of_their_own(json_service: JsonService) -> None:
     json_service.answer = lambda asked: Reply(asked.path)
-    fetch = http(f"{json_service.url}/{{1}}?org={{0}}").reading(pa.string(), 2)
+    fetch = make_http_source(f"{json_service.url}/{{1}}?org={{0}}").reading(pa.string(), 2)
     assert fetch([("a&b", 7)]) == {("a&b", 7): "/7?org=a%26b"}
 
 
@@ -79,7 +79,9 @@ def test_a_post_sends_the_batch_and_takes_an_object(json_service: JsonService) -
         return Reply({"found": {str(key): {"max": key} for key in keys if key != 3}})
 
     json_service.answer = answer
-    fetch = http(json_service.url, method="POST", path="found", value="max").reading(pa.int64(), 1)
+    fetch = make_http_source(json_service.url, method="POST", path="found", value="max").reading(
+        pa.int64(), 1
+    )
     assert fetch([1, 2, 3]) == {1: 1, 2: 2}
     assert len(json_service.asked) == 1
 
@@ -90,7 +92,9 @@ def test_a_post_takes_an_array_of_objects_in_any_order(json_service: JsonService
         return Reply([{"org": a, "city": b, "max": 1.10} for a, b in reversed(keys)])
 
     json_service.answer = answer
-    fetch = http(json_service.url, method="POST", body=None, key=["org", "city"], value="max")
+    fetch = make_http_source(
+        json_service.url, method="POST", body=None, key=["org", "city"], value="max"
+    )
     bound = fetch.reading(pa.decimal128(4, 2), 2)
     keys = [("a", 1), ("b", 2)]
     assert bound(keys) == dict.fromkeys(keys, Decimal("1.10"))
@@ -143,15 +147,15 @@ def test_retry_after_is_waited_for(json_service: JsonService, form: str) -> None
 def test_a_retry_after_beyond_the_timeout_fails_at_once(json_service: JsonService) -> None:
     json_service.answer = failing_first(1, Reply(status=503, headers={"Retry-After": "60"}))
     started = time.monotonic()
-    with pytest.raises(PassingFailure, match="status 503"):
+    with pytest.raises(TransientError, match="status 503"):
         source(json_service, pa.int64(), timeout=1)(["a"])
     assert time.monotonic() - started < 20
 
 
 def test_a_post_is_asked_again_only_after_the_pause_it_names(json_service: JsonService) -> None:
-    fetch = http(json_service.url, method="POST").reading(pa.int64(), 1)
+    fetch = make_http_source(json_service.url, method="POST").reading(pa.int64(), 1)
     json_service.answer = failing_first(1, Reply(status=503))
-    with pytest.raises(PassingFailure):
+    with pytest.raises(TransientError):
         fetch(["a"])
 
     def later(asked: Asked) -> Reply:
@@ -190,13 +194,13 @@ def test_a_service_that_is_asked_too_often_is_left_to_the_retries(
     json_service: JsonService,
 ) -> None:
     json_service.answer = lambda asked: Reply(1) if asked.key == "a" else Reply(status=429)
-    with pytest.raises(PassingFailure, match="status 429"):
+    with pytest.raises(TransientError, match="status 429"):
         source(json_service, pa.int64())(["a", "b"])
 
 
 def test_a_service_that_only_fails_is_left_to_the_retries(json_service: JsonService) -> None:
     json_service.answer = lambda asked: Reply(status=500)
-    with pytest.raises(PassingFailure, match="status 500"):
+    with pytest.raises(TransientError, match="status 500"):
         source(json_service, pa.int64())(["a", "b"])
     assert len(json_service.asked) == 2
 
@@ -220,14 +224,14 @@ def test_a_service_that_refuses_a_key_fails_that_key(
     found = source(json_service, pa.int64())(["a", "b"])
     assert found["a"] == 1
     assert f"status {status}" in found["b"].message
-    post = http(json_service.url, method="POST").reading(pa.int64(), 1)
+    post = make_http_source(json_service.url, method="POST").reading(pa.int64(), 1)
     with pytest.raises(RemoteError, match=f"status {status}"):
         post(["b"])
 
 
 def test_what_is_no_json_may_pass(json_service: JsonService) -> None:
     json_service.answer = lambda asked: Reply(b"<html>Bad gateway</html>")
-    with pytest.raises(PassingFailure, match="is not JSON"):
+    with pytest.raises(TransientError, match="is not JSON"):
         source(json_service, pa.int64())(["a"])
 
 
@@ -246,7 +250,7 @@ def test_an_answer_that_is_too_large_fails_its_key(json_service: JsonService) ->
 
 def test_an_answer_that_breaks_off_may_pass(json_service: JsonService) -> None:
     json_service.answer = lambda asked: Reply(b'{"max"', headers={"Content-Length": "100"})
-    with pytest.raises(PassingFailure):
+    with pytest.raises(TransientError):
         source(json_service, pa.int64(), path="max")(["a"])
 
 
@@ -280,11 +284,11 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PatternError, match=message):
-        http(**({"url": "http://x/{}"} | options))
+        make_http_source(**({"url": "http://x/{}"} | options))
 
 
 def test_keys_of_the_answer_must_be_as_many_as_those_of_the_pattern() -> None:
     with pytest.raises(PatternError, match="names 0 fields"):
-        http("http://x", method="POST").reading(pa.int64(), 2)
+        make_http_source("http://x", method="POST").reading(pa.int64(), 2)
     with pytest.raises(PatternError, match="places for 1"):
-        http("http://x/{0}").reading(pa.int64(), 2)
+        make_http_source("http://x/{0}").reading(pa.int64(), 2)

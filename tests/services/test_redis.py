@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import PatternError, RemoteError
-from spark_cep.remotes.ready import redis
+from spark_cep.remote import make_redis_source
 
 if TYPE_CHECKING:
     from spark_cep.udfs.sources.redis_source import RedisSource
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def source(server: Redis, value: pa.DataType, parts: int = 1, **options: Any) -> RedisSource:
-    return redis(server.url, **options).reading(value, parts)
+    return make_redis_source(server.url, **options).reading(value, parts)
 
 
 def failure(value: object) -> RemoteError:
@@ -137,7 +137,7 @@ def test_keys_that_look_the_same_to_redis_each_get_their_value(redis_server: Red
 
 
 def test_no_keys_ask_nothing() -> None:
-    assert redis("redis://127.0.0.1:1/0").reading(pa.int64(), 1)([]) == {}
+    assert make_redis_source("redis://127.0.0.1:1/0").reading(pa.int64(), 1)([]) == {}
 
 
 def test_threads_share_one_client(redis_server: Redis) -> None:
@@ -167,7 +167,7 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PatternError, match=message):
-        redis(**({"url": "redis://x"} | options))
+        make_redis_source(**({"url": "redis://x"} | options))
 
 
 @pytest.mark.parametrize(
@@ -185,5 +185,5 @@ def test_what_does_not_fit_the_pattern_is_said_on_the_driver(
     options: dict[str, Any], type_: pa.DataType, parts: int, message: str
 ) -> None:
     with pytest.raises(PatternError) as found:
-        redis("redis://x", **options).reading(type_, parts)
+        make_redis_source("redis://x", **options).reading(type_, parts)
     assert message in str(found.value)

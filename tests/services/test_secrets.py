@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import PatternError, RemoteError
-from spark_cep.remotes.ready import http, redis, sql
-from spark_cep.udfs.sources.failing import PassingFailure
-from spark_cep.udfs.sources.secrets import scrub, without_secrets
+from spark_cep.remote import make_http_source, make_redis_source, make_sql_source
+from spark_cep.udfs.sources.clients import TransientError
+from spark_cep.udfs.sources.secrets import hide_secrets, scrub_secrets
 from tests.services.http_service import Reply
 from tests.services.postgres_service import OWNER, PASSWORD, Postgres
 
@@ -64,7 +64,9 @@ def test_redis_takes_its_password_in_each_way(
         "environment": "${CEP_TEST_PASSWORD}",
         "function": lambda: SECRET,
     }[given]
-    assert redis(locked_redis.url, password=password).reading(pa.int64(), 1)(["a"]) == {"a": 1}
+    assert make_redis_source(locked_redis.url, password=password).reading(pa.int64(), 1)(["a"]) == {
+        "a": 1
+    }
 
 
 def test_a_variable_in_a_url_is_quoted_there(
@@ -72,9 +74,9 @@ def test_a_variable_in_a_url_is_quoted_there(
 ) -> None:
     monkeypatch.setenv("CEP_TEST_PASSWORD", SECRET)
     url = locked_redis.url.replace("://", "://:${CEP_TEST_PASSWORD}@")
-    assert redis(url).reading(pa.int64(), 1)(["a"]) == {"a": 1}
+    assert make_redis_source(url).reading(pa.int64(), 1)(["a"]) == {"a": 1}
     monkeypatch.setenv("CEP_TEST_URL", locked_redis.url)
-    whole = redis("${CEP_TEST_URL}", password=SECRET)
+    whole = make_redis_source("${CEP_TEST_URL}", password=SECRET)
     assert whole.reading(pa.int64(), 1)(["a"]) == {"a": 1}
     assert repr(whole) == "redis at ${CEP_TEST_URL}, key {}"
 
@@ -83,7 +85,7 @@ def test_a_variable_in_a_url_is_quoted_there(
 def test_a_password_that_redis_refuses_is_final_and_not_shown(
     locked_redis: Redis, password: str | None
 ) -> None:
-    fetch = redis(locked_redis.url, password=password).reading(pa.int64(), 1)
+    fetch = make_redis_source(locked_redis.url, password=password).reading(pa.int64(), 1)
     with pytest.raises(RemoteError, match="redis at redis://127") as found:
         fetch(["a"])
     assert "give password=" in str(found.value)
@@ -93,7 +95,7 @@ def test_a_password_that_redis_refuses_is_final_and_not_shown(
 
 def test_a_password_that_changed_is_read_anew(locked_redis: Redis) -> None:
     given = ["wrong"]
-    fetch = redis(locked_redis.url, password=lambda: given[0]).reading(pa.int64(), 1)
+    fetch = make_redis_source(locked_redis.url, password=lambda: given[0]).reading(pa.int64(), 1)
     with pytest.raises(RemoteError):
         fetch(["a"])
     given[0] = SECRET
@@ -104,7 +106,9 @@ def test_a_password_that_changed_is_read_anew(locked_redis: Redis) -> None:
 def test_a_login_that_postgres_refuses_is_final_and_not_shown(
     postgres: Postgres, user: str
 ) -> None:
-    fetch = sql(postgres.url(user, SECRET), "t", key="a", value="b").reading(pa.int64(), 1)
+    fetch = make_sql_source(postgres.url(user, SECRET), "t", key="a", value="b").reading(
+        pa.int64(), 1
+    )
     with pytest.raises(RemoteError, match=r"sql at postgresql\+psycopg://127.0.0.1") as found:
         fetch([1])
     assert "give password=" in str(found.value)
@@ -115,16 +119,20 @@ def test_a_login_that_postgres_refuses_is_final_and_not_shown(
 def test_postgres_takes_the_password_apart_from_the_url(postgres: Postgres) -> None:
     url = postgres.url(password=None)
     query = "SELECT k, 1 FROM (VALUES ('a')) t (k) WHERE k IN :keys"
-    fetch = sql(url, query=query, password=lambda: PASSWORD).reading(pa.int64(), 1)
+    fetch = make_sql_source(url, query=query, password=lambda: PASSWORD).reading(pa.int64(), 1)
     assert fetch(["a"]) == {"a": 1}
 
 
 @pytest.mark.parametrize(
     ("library", "extra", "make"),
     [
-        ("redis", "redis", lambda: redis("redis://x")),
-        ("sqlalchemy", "sql", lambda: sql("postgresql+psycopg://x/y", "t", key="a", value="b")),
-        ("httpx", "http", lambda: http("http://x/{}")),
+        ("redis", "redis", lambda: make_redis_source("redis://x")),
+        (
+            "sqlalchemy",
+            "sql",
+            lambda: make_sql_source("postgresql+psycopg://x/y", "t", key="a", value="b"),
+        ),
+        ("httpx", "http", lambda: make_http_source("http://x/{}")),
     ],
 )
 def test_a_library_that_is_missing_is_named_with_its_extra(
@@ -144,7 +152,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(
 
 
 def test_a_variable_that_a_worker_lacks_is_named() -> None:
-    fetch = redis("redis://x", password="${CEP_TEST_NOT_SET}").reading(pa.int64(), 1)
+    fetch = make_redis_source("redis://x", password="${CEP_TEST_NOT_SET}").reading(pa.int64(), 1)
     with pytest.raises(RemoteError, match="CEP_TEST_NOT_SET") as found:
         fetch(["a"])
     assert "spark.executorEnv.CEP_TEST_NOT_SET" in str(found.value)
@@ -154,20 +162,24 @@ def test_a_function_that_fails_shows_nothing_of_its_error() -> None:
     def failing() -> str:
         raise ValueError(SECRET)
 
-    fetch = redis("redis://x", password=failing).reading(pa.int64(), 1)
+    fetch = make_redis_source("redis://x", password=failing).reading(pa.int64(), 1)
     with pytest.raises(RemoteError, match="failed with ValueError") as found:
         fetch(["a"])
     assert_hidden(texts_of(found.value))
 
 
 MADE: list[Callable[[], Any]] = [
-    lambda: redis(f"redis://user:{SECRET}@127.0.0.1:1/0"),
-    lambda: redis("redis://127.0.0.1:1/0", password=SECRET),
-    lambda: sql("postgresql+psycopg://u@127.0.0.1:1/x", "t", key="a", value="b", password=SECRET),
-    lambda: http(f"http://127.0.0.1:1/{{}}?token={SECRET}"),
-    lambda: http("http://127.0.0.1:1/{}", headers={"Authorization": f"Bearer {SECRET}"}),
-    lambda: http(f"http://user:{SECRET}@127.0.0.1:1/{{}}"),
-    lambda: http("http://hunter2@127.0.0.1:1/{}", headers={"Authorization": SECRET}),
+    lambda: make_redis_source(f"redis://user:{SECRET}@127.0.0.1:1/0"),
+    lambda: make_redis_source("redis://127.0.0.1:1/0", password=SECRET),
+    lambda: make_sql_source(
+        "postgresql+psycopg://u@127.0.0.1:1/x", "t", key="a", value="b", password=SECRET
+    ),
+    lambda: make_http_source(f"http://127.0.0.1:1/{{}}?token={SECRET}"),
+    lambda: make_http_source(
+        "http://127.0.0.1:1/{}", headers={"Authorization": f"Bearer {SECRET}"}
+    ),
+    lambda: make_http_source(f"http://user:{SECRET}@127.0.0.1:1/{{}}"),
+    lambda: make_http_source("http://hunter2@127.0.0.1:1/{}", headers={"Authorization": SECRET}),
 ]
 
 
@@ -178,7 +190,7 @@ def test_neither_repr_nor_failure_shows_a_secret(
     caplog.set_level(logging.DEBUG)
     source = make().reading(pa.int64(), 1)
     assert_hidden(repr(source) + str(source))
-    with pytest.raises((RemoteError, PassingFailure)) as found:
+    with pytest.raises((RemoteError, TransientError)) as found:
         source(["a"])
     assert_hidden(texts_of(found.value))
     assert_hidden(caplog.text)
@@ -191,7 +203,9 @@ def test_a_token_in_a_url_is_not_logged(
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("CEP_TEST_TOKEN", SECRET)
     json_service.answer = lambda asked: Reply(1)
-    fetch = http(f"{json_service.url}/{{}}?t=${{CEP_TEST_TOKEN}}").reading(pa.int64(), 1)
+    fetch = make_http_source(f"{json_service.url}/{{}}?t=${{CEP_TEST_TOKEN}}").reading(
+        pa.int64(), 1
+    )
     assert fetch(["a"]) == {"a": 1}
     assert "HTTP Request" in caplog.text
     assert_hidden(caplog.text)
@@ -210,8 +224,8 @@ def test_a_token_in_a_url_is_not_logged(
     ],
 )
 def test_what_is_shown_of_a_url(url: str, shown: str) -> None:
-    assert without_secrets(url) == shown
+    assert hide_secrets(url) == shown
 
 
 def test_longer_secrets_go_before_those_inside_them() -> None:
-    assert scrub("abcdef abc", ["abc", "abcdef"]) == "*** ***"
+    assert scrub_secrets("abcdef abc", ["abc", "abcdef"]) == "*** ***"

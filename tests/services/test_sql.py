@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import PatternError, RemoteError
-from spark_cep.remotes.ready import sql
+from spark_cep.remote import make_sql_source
 from spark_cep.udfs.sources.sql_source import SqlSource
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def database(request: pytest.FixtureRequest) -> Database:
     url = request.getfixturevalue(f"{request.param}_tables")
 
     def made(value: pa.DataType, parts: int = 1, /, **options: Any) -> SqlSource:
-        return sql(url, **options).reading(value, parts)
+        return make_sql_source(url, **options).reading(value, parts)
 
     return made
 
@@ -108,9 +108,9 @@ def test_a_query_with_composite_keys(database: Database) -> None:
 def test_more_keys_than_a_statement_takes_are_asked_in_several(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark_cep.udfs.sources import sql_engine
+    from spark_cep.udfs.sources import sql_source
 
-    monkeypatch.setattr(sql_engine, "_BOUND", {"sqlite": 900, "postgresql": 900})
+    monkeypatch.setattr(sql_source, "_BOUND", {"sqlite": 900, "postgresql": 900})
     fetch = database(pa.int64(), table="numbers", key="id", value="a value")
     assert fetch(list(range(5000))) == {i: i * i for i in range(3000)}
 
@@ -123,9 +123,9 @@ def test_tens_of_thousands_of_keys(database: Database) -> None:
 def test_databases_without_tuples_get_the_columns_one_by_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark_cep.udfs.sources import sql_engine
+    from spark_cep.udfs.sources import sql_source
 
-    monkeypatch.setattr(sql_engine, "_TUPLES", frozenset())
+    monkeypatch.setattr(sql_source, "_TUPLES", frozenset())
     fetch = database(pa.float64(), 2, table="limits", key=["org", "city"], value="max")
     keys = [("c", "rom"), *((str(i), "x") for i in range(1000))]
     assert fetch(keys) == {("c", "rom"): 4.0}
@@ -141,8 +141,10 @@ def test_a_database_is_only_read(postgres_tables: str, sqlite_tables: str) -> No
         "WITH gone AS (DELETE FROM limits RETURNING org) SELECT org, 1 FROM gone WHERE org IN :keys"
     )
     with pytest.raises(RemoteError, match="read-only transaction"):
-        sql(postgres_tables, query=text).reading(pa.int64(), 1)(["a"])
-    fetch = sql(sqlite_tables, "limits", key="org", value="max").reading(pa.float64(), 1)
+        make_sql_source(postgres_tables, query=text).reading(pa.int64(), 1)(["a"])
+    fetch = make_sql_source(sqlite_tables, "limits", key="org", value="max").reading(
+        pa.float64(), 1
+    )
     assert fetch(["a"])
     with (
         fetch._connect().connect() as connection,
@@ -206,7 +208,7 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PatternError, match=message):
-        sql("sqlite:////tmp/x.db", **options)
+        make_sql_source("sqlite:////tmp/x.db", **options)
 
 
 @pytest.mark.parametrize(
@@ -220,19 +222,21 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
 )
 def test_urls_are_checked_on_the_driver(url: str, message: str) -> None:
     with pytest.raises(PatternError, match=message) as found:
-        sql(url, "t", key="a", value="b")
+        make_sql_source(url, "t", key="a", value="b")
     assert "hunter2" not in str(found.value)
 
 
 def test_postgres_without_a_driver_named_takes_the_one_that_is_there(postgres_tables: str) -> None:
     url = postgres_tables.replace("+psycopg", "")
-    fetch = sql(url, "public.limits", key="org", value="max").reading(pa.float64(), 1)
+    fetch = make_sql_source(url, "public.limits", key="org", value="max").reading(pa.float64(), 1)
     assert fetch(["a"]) == {"a": 1.5}
 
 
 def test_a_file_that_a_worker_lacks_is_not_made(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
-    fetch = sql(f"sqlite:///{path}", "limits", key="a", value="b").reading(pa.int64(), 1)
+    fetch = make_sql_source(f"sqlite:///{path}", "limits", key="a", value="b").reading(
+        pa.int64(), 1
+    )
     with pytest.raises(RemoteError, match="no file"):
         fetch([1])
     assert not path.exists()
@@ -250,4 +254,4 @@ def test_what_does_not_fit_the_pattern_is_said_on_the_driver(
     options: dict[str, Any], type_: pa.DataType, parts: int, message: str
 ) -> None:
     with pytest.raises(PatternError, match=message):
-        sql("sqlite:////tmp/x.db", "t", **options).reading(type_, parts)
+        make_sql_source("sqlite:////tmp/x.db", "t", **options).reading(type_, parts)

@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.programs import Prepared, prepare
-from spark_cep.shedding.looked import Looked
-from spark_cep.udfs.events import numbers, without_null_times
-from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.sampling import matching_of
-from spark_cep.udfs.shedding.learning import Sampled, learn
+from spark_cep.spark.shedding import SheddingAnalysis
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.sampling import make_sample_context
+from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
+from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from spark_cep.udfs.shedding.passing import tables_of
-from spark_cep.udfs.shedding.quota import PARTS, Scores
+from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts
 
 if TYPE_CHECKING:
     from spark_cep import Pattern
-    from spark_cep.shedding.shed import Shed
+    from spark_cep.shed import Shed
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program
-    from spark_cep.udfs.shedding.passing import Table
+    from spark_cep.udfs.shedding.passing import PassTable
     from spark_cep.udfs.shedding.utility import Utilities
 
 # Bins of so few draws are left out where shares are compared with the truth.
@@ -50,32 +50,34 @@ def prepared_of(
     return replace(prepared, table=table)
 
 
-def tables(prepared: Prepared, keys: Sequence[Type] = ()) -> dict[tuple[str, str], Table]:
+def tables(prepared: Prepared, keys: Sequence[Type] = ()) -> dict[tuple[str, str], PassTable]:
     """By the variable and the text of the condition."""
     program = prepared.program
-    found = tables_of(matching_of(program, prepared.table), keys)
+    found = tables_of(make_sample_context(program, prepared.table), keys)
     return {
         (program.variables[each.variable].name, program.conditions[each.condition].text): each
         for each in found
     }
 
 
-def scores(utilities: Utilities, program: Program, table: pa.Table) -> dict[int, Scores]:
+def scores(utilities: Utilities, program: Program, table: pa.Table) -> dict[int, ScoreCounts]:
     """Counted as Spark counts them, with random numbers in place of the rows' own."""
-    mask = numbers(table.column(program.mask)).astype(np.int64)
+    mask = column_to_numpy(table.column(program.mask)).astype(np.int64)
     own = np.random.default_rng(1).random(len(mask))
-    places = ((utilities.levels(mask, table) + own) * PARTS).astype(np.int64)
+    places = ((utilities.levels(mask, table) + own) * LEVEL_PARTS).astype(np.int64)
     may_be_shed = utilities.may_be_shed(mask)
     found = {}
     for kind in np.unique(mask[may_be_shed]):
         at, counts = np.unique(places[may_be_shed & (mask == kind)], return_counts=True)
-        found[int(kind)] = Scores(at, counts)
+        found[int(kind)] = ScoreCounts(at, counts)
     return found
 
 
-def looked(program: Program, table: pa.Table, shed: Shed, keys: Sequence[Type] = ()) -> Looked:
+def looked(
+    program: Program, table: pa.Table, shed: Shed, keys: Sequence[Type] = ()
+) -> SheddingAnalysis:
     """As if the sample were all rows."""
-    rows = without_null_times(program, table)
-    sampled = Sampled(rows)
-    learnt = learn(program, sampled, shed.policy, TYPICAL, keys)
-    return Looked(program, shed, learnt, sampled, scores(learnt.utilities, program, rows))
+    rows = drop_null_times(program, table)
+    sampled = RowSample(rows)
+    learnt = learn_model(program, sampled, shed.policy, TYPICAL_COSTS, keys)
+    return SheddingAnalysis(program, shed, learnt, sampled, scores(learnt.utilities, program, rows))

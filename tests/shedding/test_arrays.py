@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_cep.udfs.shedding.arrays import own_numbers, staying, staying_by_kind
+from spark_cep.udfs.shedding.quota import select_rows, select_rows_by_kind, tie_breakers
 from spark_cep.udfs.shedding.utility import LEVELS
 
 LEVEL_LISTS = st.lists(st.integers(0, LEVELS - 1) | st.integers(0, 3), max_size=60)
@@ -14,8 +14,8 @@ LEVEL_LISTS = st.lists(st.integers(0, LEVELS - 1) | st.integers(0, 3), max_size=
 
 @given(LEVEL_LISTS, st.integers(-2, 70))
 def test_the_quota_stays_and_no_level_below_one_that_goes(levels: list[int], quota: int) -> None:
-    found, own = np.array(levels, dtype=np.int64), own_numbers(np.arange(len(levels)), 0)
-    stays = staying(found, own, quota)
+    found, own = np.array(levels, dtype=np.int64), tie_breakers(np.arange(len(levels)), 0)
+    stays = select_rows(found, own, quota)
     assert stays.sum() == min(max(quota, 0), len(levels))
     score = found + own
     if stays.any() and not stays.all():
@@ -24,10 +24,10 @@ def test_the_quota_stays_and_no_level_below_one_that_goes(levels: list[int], quo
 
 def test_kinds_lose_by_the_policy() -> None:
     mask = np.repeat([1, 2], [30, 90])
-    rows = (mask, np.zeros(120, dtype=np.int64), own_numbers(np.arange(120), 0))
+    rows = (mask, np.zeros(120, dtype=np.int64), tie_breakers(np.arange(120), 0))
     kept = {
         policy: tuple(
-            int(staying_by_kind(policy, rows, 40, {0: 3.0, 1: 1.0})[mask == kind].sum())
+            int(select_rows_by_kind(policy, rows, 40, {0: 3.0, 1: 1.0})[mask == kind].sum())
             for kind in (1, 2)
         )
         for policy in ("utility", "random", "frequency")
@@ -38,9 +38,9 @@ def test_kinds_lose_by_the_policy() -> None:
 
 def test_a_rows_own_number_hangs_on_its_time_and_the_seed() -> None:
     times = np.arange(10_000)
-    one, other = own_numbers(times, 1), own_numbers(times, 2)
-    assert (own_numbers(times[::-1], 1)[::-1] == one).all()
+    one, other = tie_breakers(times, 1), tie_breakers(times, 2)
+    assert (tie_breakers(times[::-1], 1)[::-1] == one).all()
     assert abs(float(np.corrcoef(one, other)[0, 1])) < 0.05
     assert np.allclose(np.quantile(one, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)
-    fractions = own_numbers(times / 7, 1)
+    fractions = tie_breakers(times / 7, 1)
     assert len(np.unique(fractions)) == len(times)

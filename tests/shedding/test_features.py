@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Type
-from spark_cep.udfs.shedding.features import Feature, feature_of, quantiles
+from spark_cep.udfs.shedding.passing import Feature, feature_of, quantiles
 
 NAN, INF = float("nan"), float("inf")
 STRING = Type("string")

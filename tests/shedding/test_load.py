@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_cep.udfs.planning.costs import Costs
-from spark_cep.udfs.planning.shapes import chain
+from spark_cep.udfs.costs import OperationCosts
+from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.program import BranchPlan, Plan
-from spark_cep.udfs.shedding.load import loads, slot_loads
+from spark_cep.udfs.shedding.learning import estimate_loads, estimate_slot_loads
 from tests.planning.branches import NAMES, compared, estimates, listed, model, sequence
 from tests.settings import shapes_of
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Shape
 
 AND = frozenset[tuple[int, int]]()
-COSTS = Costs(pair=3.0, result=5.0, insert=7.0)
+COSTS = OperationCosts(pair=3.0, result=5.0, insert=7.0)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def papers(draw: st.DrawFn) -> Paper:
 def of_code(paper: Paper) -> dict[int, float]:
     branch = model(len(paper.rates), [compared(*pair) for pair in paper.kept], AND)
     figures = branch.given(estimates(paper.rates, *paper.kept.values()))
-    return slot_loads(figures, paper.shape, COSTS)
+    return estimate_slot_loads(figures, paper.shape, COSTS)
 
 
 @settings(deadline=None, derandomize=True, database=None)
@@ -117,7 +117,7 @@ def test_each_event_has_its_equal_part_of_a_nodes_partial_matches(paper: Paper) 
 
 def test_the_papers_figure_by_hand() -> None:
     # ((a b) c), 2 of a, 3 of b and 4 of c in a window; half of a b pass, a tenth with c.
-    paper = Paper(chain([0, 1, 2]), [2.0, 3.0, 4.0], {(0, 1): 0.5, (1, 2): 0.1})
+    paper = Paper(left_deep_shape([0, 1, 2]), [2.0, 3.0, 4.0], {(0, 1): 0.5, (1, 2): 0.1})
     each = COSTS.result + COSTS.insert
     pair, both = 2 * COSTS.pair, each + 2 * COSTS.pair * 4
     assert of_code(paper) == pytest.approx(
@@ -130,40 +130,47 @@ def test_the_papers_figure_by_hand() -> None:
 
 
 def test_a_sequence_has_the_share_of_a_conjunction_that_is_in_order() -> None:
-    rates, shape = estimates([2, 3]), chain([0, 1])
-    in_order = slot_loads(model(2).given(rates), shape, COSTS)
-    any_order = slot_loads(model(2, order=AND).given(rates), shape, COSTS)
+    rates, shape = estimates([2, 3]), left_deep_shape([0, 1])
+    in_order = estimate_slot_loads(model(2).given(rates), shape, COSTS)
+    any_order = estimate_slot_loads(model(2, order=AND).given(rates), shape, COSTS)
     made = COSTS.result + COSTS.insert
     assert any_order[0] - in_order[0] == pytest.approx(made * 3 / 2)
 
 
 def test_rare_rows_make_more_work_each() -> None:
-    found = slot_loads(model(3).given(estimates([100, 10, 1])), chain([0, 1, 2]), COSTS)
+    found = estimate_slot_loads(
+        model(3).given(estimates([100, 10, 1])), left_deep_shape([0, 1, 2]), COSTS
+    )
     assert found[0] < found[1] < found[2]
 
 
 def test_a_list_makes_the_work_of_all_its_lists() -> None:
-    plain = slot_loads(model(2).given(estimates([2, 6])), chain([0, 1]), COSTS)
+    plain = estimate_slot_loads(model(2).given(estimates([2, 6])), left_deep_shape([0, 1]), COSTS)
     listed_ = model(2, slots={1: listed(1)}).given(estimates([2, 6]))
-    assert slot_loads(listed_, chain([0, 1]), COSTS)[1] > 3 * plain[1]
+    assert estimate_slot_loads(listed_, left_deep_shape([0, 1]), COSTS)[1] > 3 * plain[1]
 
 
 def test_what_never_comes_makes_no_work_and_too_much_is_a_number() -> None:
-    assert slot_loads(model(2).given(estimates([0, 6])), chain([0, 1]), COSTS)[0] == 0
-    huge = slot_loads(model(9).given(estimates([1e60] * 9)), chain(range(9)), COSTS)
+    assert (
+        estimate_slot_loads(model(2).given(estimates([0, 6])), left_deep_shape([0, 1]), COSTS)[0]
+        == 0
+    )
+    huge = estimate_slot_loads(
+        model(9).given(estimates([1e60] * 9)), left_deep_shape(range(9)), COSTS
+    )
     assert all(0 < each <= 1e100 for each in huge.values())
 
 
 @pytest.mark.parametrize("plan", [Plan("eager"), Plan("tree")])
 def test_a_plan_without_a_shape_stands_for_the_best_chain(plan: Plan) -> None:
     models, seen = [model(3, [compared(0, 1)])], estimates([50, 20, 1], 0.1)
-    shaped = Plan("lazy-chain", (BranchPlan(chain([2, 1, 0])),))
-    assert loads(models, plan, seen, COSTS) == loads(models, shaped, seen, COSTS)
+    shaped = Plan("lazy-chain", (BranchPlan(left_deep_shape([2, 1, 0])),))
+    assert estimate_loads(models, plan, seen, COSTS) == estimate_loads(models, shaped, seen, COSTS)
 
 
 def test_a_variable_in_two_branches_makes_the_work_of_both() -> None:
     one, seen = model(2), estimates([5, 5])
-    plan = Plan("lazy-chain", (BranchPlan(chain([0, 1])),) * 2)
-    alone = loads([one], plan, seen, COSTS)
-    assert loads([one, one], plan, seen, COSTS) == {v: 2 * alone[v] for v in alone}
+    plan = Plan("lazy-chain", (BranchPlan(left_deep_shape([0, 1])),) * 2)
+    alone = estimate_loads([one], plan, seen, COSTS)
+    assert estimate_loads([one, one], plan, seen, COSTS) == {v: 2 * alone[v] for v in alone}
     assert [NAMES[v] for v in alone] == ["a", "b"]

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from spark_cep.pattern import Within, all_of, event, events, no, seq
-from spark_cep.shedding.looked import measured_recall
-from spark_cep.shedding.shed import Shed
-from spark_cep.udfs.engine import State, advance
-from spark_cep.udfs.shedding.learning import roles
+from spark_cep.pattern import Within, all_of, event, iter_events, no, seq
+from spark_cep.shed import Shed
+from spark_cep.spark.shedding import measure_recall
+from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.shedding.learning import variable_masks
 from spark_cep.udfs.shedding.utility import utilities_of
 from tests.cases import Case, has_two_readings
 from tests.local import Pipeline, Setting
@@ -28,7 +28,7 @@ from tests.strategies import cases
 
 if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
-    from spark_cep.udfs.shedding.utility import Policy
+    from spark_cep.udfs.shedding.utility import SheddingPolicy
     from tests.reference.matcher import Match
 
 EXAMPLES, STEPS = 300, 20_000
@@ -68,7 +68,7 @@ def all_matches(case: Case) -> set[Match]:
 
 
 def of_engine(pipeline: Pipeline, table: pa.Table) -> Counter[Match]:
-    step = advance(pipeline.program, State(), table, None)
+    step = advance_events(pipeline.program, EventState(), table, None)
     found: Counter[Match] = Counter()
     for each in step.matches:
         found.update(pipeline.read(step.events.table, step.events.rows, each))
@@ -115,13 +115,13 @@ def test_any_rows_that_may_be_shed_may_be_missing() -> None:
         full = all_matches(case)
         pipeline = Pipeline(case, Setting())
         table = pipeline.table(0)
-        utilities = utilities_of((), *roles(pipeline.program))
+        utilities = utilities_of((), *variable_masks(pipeline.program))
         count = table.num_rows
         drawn = data.draw(st.lists(st.booleans(), min_size=count, max_size=count))
         gone = utilities.may_be_shed(mask_of(pipeline, table)) & np.array(drawn, dtype=np.bool_)
         found = of_engine(pipeline, table.filter(pa.array(~gone)))
         expected = without(positions(pipeline, case, table, gone), full)
-        negated = any(is_negated for _, is_negated in events(case.pattern.root))
+        negated = any(is_negated for _, is_negated in iter_events(case.pattern.root))
         seen["lost some, kept some"] += 0 < len(expected) < len(full)
         seen["with a NOT"] += negated and len(expected) < len(full)
         agree(case, found, expected)
@@ -131,7 +131,7 @@ def test_any_rows_that_may_be_shed_may_be_missing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["utility", "random", "frequency"])
-def test_no_policy_and_share_invents_a_match(policy: Policy) -> None:
+def test_no_policy_and_share_invents_a_match(policy: SheddingPolicy) -> None:
     lost = 0
 
     @settings(same_examples, max_examples=FEWER)
@@ -149,7 +149,7 @@ def test_no_policy_and_share_invents_a_match(policy: Policy) -> None:
         expected = without(gone, full)
         lost += len(expected) < len(full)
         agree(case, of_engine(pipeline, found.sample.filter(pa.array(stays))), expected)
-        counted = measured_recall(found, kinds)
+        counted = measure_recall(found, kinds)
         if not has_two_readings(case.pattern.root):
             assert counted == (len(full), len(expected))
 
@@ -180,6 +180,6 @@ def test_what_a_not_could_need_is_never_among_them(pattern: Pattern, may_go: lis
         {"t": t, "u": t, "k": 1, "x": 0, "f": 0.0, "kind": kind} for t, kind in enumerate("ABCA")
     ]
     pipeline = Pipeline(Case(pattern.within(9), rows), Setting())
-    utilities = utilities_of((), *roles(pipeline.program))
+    utilities = utilities_of((), *variable_masks(pipeline.program))
     found = utilities.may_be_shed(mask_of(pipeline, pipeline.table(0)))
     assert [kind for kind, may in zip("ABCA", found, strict=True) if may] == may_go

@@ -9,7 +9,7 @@ from spark_cep.udfs.shedding.pace import (
     FEW_ROWS,
     FIXED_SECONDS,
     ROW_SECONDS,
-    Pace,
+    TriggerTimeModel,
 )
 
 
@@ -18,7 +18,7 @@ def linear(share: float) -> float:
 
 
 def test_what_a_row_takes_is_measured() -> None:
-    pace = Pace(1, linear)
+    pace = TriggerTimeModel(1, linear)
     pace.saw(10_000, 10_000, 1.0, FIXED_SECONDS + 10_000 * (ROW_SECONDS + 5e-6))
     assert pace.work == pytest.approx(5e-6)
     assert pace.seconds(20_000, 1.0, 1.0) == pytest.approx(
@@ -27,10 +27,10 @@ def test_what_a_row_takes_is_measured() -> None:
 
 
 def test_slower_is_believed_sooner_than_faster() -> None:
-    pace = Pace(1, linear, work=10e-6, density=1.0, seen=1)
+    pace = TriggerTimeModel(1, linear, work=10e-6, density=1.0, seen=1)
     pace.saw(10_000, 10_000, 1.0, FIXED_SECONDS + 10_000 * (ROW_SECONDS + 20e-6))
     slower = pace.work - 10e-6
-    pace = Pace(1, linear)
+    pace = TriggerTimeModel(1, linear)
     for row in (20e-6, 10e-6):
         pace.saw(10_000, 10_000, 1.0, FIXED_SECONDS + 10_000 * (ROW_SECONDS + row))
     faster = 20e-6 - pace.work
@@ -38,7 +38,7 @@ def test_slower_is_believed_sooner_than_faster() -> None:
 
 
 def test_a_few_rows_say_what_a_trigger_takes_without_any() -> None:
-    pace = Pace(2, linear, work=1e-6)
+    pace = TriggerTimeModel(2, linear, work=1e-6)
     for _ in range(20):
         pace.saw(FEW_ROWS - 1, FEW_ROWS - 1, 1.0, 0.05)
     assert pace.work == 1e-6
@@ -46,7 +46,7 @@ def test_a_few_rows_say_what_a_trigger_takes_without_any() -> None:
 
 
 def test_small_triggers_say_together_what_a_row_takes() -> None:
-    pace = Pace(1, linear, work=1.0)
+    pace = TriggerTimeModel(1, linear, work=1.0)
     rows = ENOUGH_ROWS // 2
     pace.saw(rows, rows, 1.0, FIXED_SECONDS + rows * (ROW_SECONDS + 10e-6))
     assert pace.work == 1.0
@@ -55,7 +55,7 @@ def test_small_triggers_say_together_what_a_row_takes() -> None:
 
 
 def test_a_slow_trigger_of_few_rows_says_little_after_many() -> None:
-    pace = Pace(1, linear)
+    pace = TriggerTimeModel(1, linear)
     pace.saw(50_000, 50_000, 1.0, FIXED_SECONDS + 50_000 * (ROW_SECONDS + 5e-6))
     for _ in range(3):
         pace.saw(300, 300, 1.0, FIXED_SECONDS)
@@ -64,7 +64,7 @@ def test_a_slow_trigger_of_few_rows_says_little_after_many() -> None:
 
 
 def test_going_over_the_rows_before_again_is_no_work_of_new_rows() -> None:
-    pace = Pace(1, linear)
+    pace = TriggerTimeModel(1, linear)
     pace.saw(100_000, 100_000, 1.0, FIXED_SECONDS + 100_000 * (ROW_SECONDS + 5e-6))
     pace.saw(2_000, 2_000, 1.0, FIXED_SECONDS + 2_000 * (ROW_SECONDS + 5e-6) + 0.4)
     assert pace.work == pytest.approx(5e-6)
@@ -73,7 +73,7 @@ def test_going_over_the_rows_before_again_is_no_work_of_new_rows() -> None:
 
 
 def test_denser_rows_take_longer_by_the_power_of_the_other_slots() -> None:
-    pace = Pace(3, linear, work=1e-6, density=1.0, seen=1)
+    pace = TriggerTimeModel(3, linear, work=1e-6, density=1.0, seen=1)
     row = pace.seconds(100_000, 1.0, 1.0) - pace.fixed - 100_000 * ROW_SECONDS
     dense = pace.seconds(100_000, 1.0, 4.0) - pace.fixed - 100_000 * ROW_SECONDS
     sparse = pace.seconds(100_000, 1.0, 0.25) - pace.fixed - 100_000 * ROW_SECONDS
@@ -82,7 +82,7 @@ def test_denser_rows_take_longer_by_the_power_of_the_other_slots() -> None:
 
 
 def test_the_share_fills_the_budget_and_all_stay_where_it_is_large_enough() -> None:
-    pace = Pace(1, lambda share: share * share, work=10e-6, density=1.0, seen=1)
+    pace = TriggerTimeModel(1, lambda share: share * share, work=10e-6, density=1.0, seen=1)
     whole = pace.seconds(100_000, 1.0, 1.0)
     assert pace.share(100_000, 1.0, whole) == 1.0
     share = pace.share(100_000, 1.0, whole / 2)
@@ -91,12 +91,12 @@ def test_the_share_fills_the_budget_and_all_stay_where_it_is_large_enough() -> N
 
 
 def test_rows_that_take_next_to_nothing_stay_also_without_a_budget() -> None:
-    pace = Pace(1, linear, work=1e-6, density=1.0, seen=1, fixed=0.5)
+    pace = TriggerTimeModel(1, linear, work=1e-6, density=1.0, seen=1, fixed=0.5)
     assert pace.share(1000, 1.0, 0.0) == 1.0
 
 
 def test_work_that_falls_faster_than_matches_is_seen_when_rows_are_dropped() -> None:
-    pace = Pace(1, lambda share: share, least=lambda share: share**3)
+    pace = TriggerTimeModel(1, lambda share: share, least=lambda share: share**3)
     pace.saw(100_000, 100_000, 1.0, FIXED_SECONDS + 100_000 * (ROW_SECONDS + 10e-6))
     # As long as it was not seen, the bound counts.
     assert pace.part_of(0.5) == pytest.approx(0.5)
@@ -110,7 +110,7 @@ def test_work_that_falls_faster_than_matches_is_seen_when_rows_are_dropped() -> 
 
 
 def test_what_triggers_took_longer_than_planned_is_kept_in_hand_for_a_while() -> None:
-    pace = Pace(1, lambda share: share * share, work=10e-6, density=1.0, seen=1)
+    pace = TriggerTimeModel(1, lambda share: share * share, work=10e-6, density=1.0, seen=1)
     at_first = pace.share(100_000, 1.0, 0.5)
     pace.saw(100_000, round(100_000 * at_first), 1.0, 1.2 * 0.5)
     assert pace.margin == pytest.approx(0.2, rel=0.01)

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 
 from spark_cep import all_of, event, no, seq, udf
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.sampling import make_sample_context
 from spark_cep.udfs.expressions import BIGINT
-from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.sampling import matching_of
-from spark_cep.udfs.shedding.learning import Sampled, learn
-from spark_cep.udfs.shedding.passing import DRAWS, PRIOR_DRAWS, Table, tables_of
+from spark_cep.udfs.shedding.learning import RowSample, learn_model
+from spark_cep.udfs.shedding.passing import CONDITION_DRAWS, PRIOR_DRAWS, PassTable, tables_of
 from spark_cep.udfs.shedding.utility import LEVELS
 from tests.shedding.learned import FEW, prepared_of, tables
 
@@ -47,13 +47,13 @@ def columns(
     }
 
 
-def flat(table: Table, rows: pa.Table) -> np.ndarray:
+def flat(table: PassTable, rows: pa.Table) -> np.ndarray:
     """One number for the bins of each row."""
     bins = tuple(feature.bins(rows.column(feature.column)) for feature in table.features)
     return np.ravel_multi_index(bins, table.shares.shape)
 
 
-def agrees(prepared: Prepared, table: Table, of_row: np.ndarray) -> None:
+def agrees(prepared: Prepared, table: PassTable, of_row: np.ndarray) -> None:
     """`of_row`: the true chance of each row that may be the table's variable, in their order."""
     mask = prepared.table.column(prepared.program.mask).to_numpy()
     own = np.flatnonzero(mask >> table.variable & 1)
@@ -61,7 +61,7 @@ def agrees(prepared: Prepared, table: Table, of_row: np.ndarray) -> None:
     compared = 0
     for each in np.unique(at):
         here = at == each
-        draws = DRAWS * np.count_nonzero(here) / len(own)
+        draws = CONDITION_DRAWS * np.count_nonzero(here) / len(own)
         if draws < FEW:
             continue
         true = float(of_row[here].mean())
@@ -70,7 +70,7 @@ def agrees(prepared: Prepared, table: Table, of_row: np.ndarray) -> None:
         assert shares[each] == pytest.approx(true, abs=5 * deviation + pulled + 0.005)
         compared += 1
     assert compared > 1
-    assert table.mean == pytest.approx(of_row.mean(), abs=5 * sqrt(0.25 / DRAWS) + 0.01)
+    assert table.mean == pytest.approx(of_row.mean(), abs=5 * sqrt(0.25 / CONDITION_DRAWS) + 0.01)
 
 
 def truth(known: Columns, number: int, other: int, holds: Holds) -> tuple[np.ndarray, np.ndarray]:
@@ -218,7 +218,7 @@ def test_null_passes_nothing_and_nan_is_above_all() -> None:
 def test_worth_is_the_product_over_the_conditions() -> None:
     known = columns(x=uniform, y=uniform)
     prepared = prepared_of(all_of(A, B, C).where("a.x < b.x", "a.y < c.y").within(1500), known)
-    learnt = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL)
+    learnt = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
     of_a, a = learnt.utilities.of_variable(0, prepared.table), known["kind"] == 0
     true = (1 - known["x"]) * (1 - known["y"])
     # Closed form: 32 bins of uniform numbers are 0.03 wide, and their shares 0.08 uncertain.
@@ -292,7 +292,7 @@ def near(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_what_cannot_be_drawn_tells_no_rows_apart(condition: str) -> None:
     pattern = seq(A, event("b", "kind = 1").times("+")).where(condition).within(20)
     prepared = prepared_of(pattern, columns(x=uniform))
-    learnt = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL)
+    learnt = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
     mask = prepared.table.column(prepared.program.mask).to_numpy()
     assert learnt.utilities.tables == {}
     assert set(learnt.utilities.levels(mask, prepared.table)) == {0}
@@ -301,8 +301,8 @@ def test_what_cannot_be_drawn_tells_no_rows_apart(condition: str) -> None:
 def test_other_policies_look_at_no_condition() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
     for policy in ("random", "frequency"):
-        assert not learn(
-            prepared.program, Sampled(prepared.table), policy, TYPICAL
+        assert not learn_model(
+            prepared.program, RowSample(prepared.table), policy, TYPICAL_COSTS
         ).utilities.tables
 
 
@@ -314,7 +314,9 @@ def test_what_a_not_asks_makes_no_utility() -> None:
 
 def test_no_rows_teach_nothing() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
-    learnt = learn(prepared.program, Sampled(prepared.table.slice(0, 0)), "utility", TYPICAL)
+    learnt = learn_model(
+        prepared.program, RowSample(prepared.table.slice(0, 0)), "utility", TYPICAL_COSTS
+    )
     assert (learnt.utilities.tables, learnt.loads, learnt.estimates) == ({}, {}, None)
 
 
@@ -323,7 +325,9 @@ def test_no_rows_teach_nothing() -> None:
 
 def test_the_best_rows_are_in_the_highest_level_and_levels_follow_worth() -> None:
     prepared = prepared_of(all_of(A, B).where("a.x < b.x").within(1500), columns(x=uniform))
-    utilities = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL).utilities
+    utilities = learn_model(
+        prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS
+    ).utilities
     mask = prepared.table.column(prepared.program.mask).to_numpy().astype(np.int64)
     worth = utilities.of_rows(mask, prepared.table)
     levels = utilities.levels(mask, prepared.table)
@@ -336,7 +340,9 @@ def test_the_best_rows_are_in_the_highest_level_and_levels_follow_worth() -> Non
 def test_a_row_that_may_be_two_variables_has_the_better_worth() -> None:
     pattern = all_of(event("a"), event("b"), C).where("a.x < c.x", "b.x > c.x").within(100)
     prepared = prepared_of(pattern, columns(x=uniform))
-    utilities = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL).utilities
+    utilities = learn_model(
+        prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS
+    ).utilities
     rows = prepared.table
     both, as_a, as_b = (np.full(rows.num_rows, mask) for mask in (3, 1, 2))
     best = np.maximum(utilities.of_rows(as_a, rows), utilities.of_rows(as_b, rows))
@@ -347,8 +353,8 @@ def test_a_row_that_may_be_two_variables_has_the_better_worth() -> None:
 def test_the_same_rows_teach_the_same_in_any_batches() -> None:
     prepared = prepared_of(all_of(A, B).where("a.x < b.x").within(500), columns(x=uniform))
     parts = pa.concat_tables([prepared.table.slice(n, 1000) for n in range(0, ROWS, 1000)])
-    once = tables_of(matching_of(prepared.program, prepared.table))
-    again = tables_of(matching_of(prepared.program, replace(prepared, table=parts).table))
+    once = tables_of(make_sample_context(prepared.program, prepared.table))
+    again = tables_of(make_sample_context(prepared.program, replace(prepared, table=parts).table))
     assert [each.shares.tolist() for each in once] == [each.shares.tolist() for each in again]
 
 
@@ -361,8 +367,8 @@ def test_a_condition_with_a_part_that_may_be_missing_says_nothing() -> None:
 
 def test_a_sample_that_is_thinned_stands_for_more_rows_in_a_window() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
-    whole = learn(prepared.program, Sampled(prepared.table), "utility", TYPICAL)
-    half = learn(prepared.program, Sampled(prepared.table, 2.0), "utility", TYPICAL)
+    whole = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
+    half = learn_model(prepared.program, RowSample(prepared.table, 2.0), "utility", TYPICAL_COSTS)
     assert whole.estimates is not None
     assert half.estimates is not None
     assert half.estimates.rates == {v: 2 * r for v, r in whole.estimates.rates.items()}

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_cep.udfs.shedding.quota import (
-    ALL,
-    NONE,
-    PARTS,
-    Kind,
-    Scores,
+    KEEP_ALL,
+    KEEP_NONE,
+    LEVEL_PARTS,
+    RowKind,
+    ScoreCounts,
     kinds_of,
     load_of,
-    shared,
+    row_thresholds,
+    share_quota,
     threshold_of,
-    thresholds,
     weights_of,
 )
 from spark_cep.udfs.shedding.utility import LEVELS
@@ -27,7 +27,7 @@ from spark_cep.udfs.shedding.utility import LEVELS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spark_cep.udfs.shedding.utility import Policy
+    from spark_cep.udfs.shedding.utility import SheddingPolicy
 
 many = settings(max_examples=300, deadline=None, derandomize=True, database=None)
 
@@ -45,7 +45,7 @@ def test_all_is_dealt_and_none_gets_more_than_it_has(
 ) -> None:
     weights = {kind: data.draw(WEIGHTS) for kind in rows}
     total = share * sum(rows.values())
-    found = shared(total, rows, weights)
+    found = share_quota(total, rows, weights)
     assert found.keys() == rows.keys()
     assert sum(found.values()) == pytest.approx(total, abs=1e-6)
     assert all(0 <= found[kind] <= rows[kind] * (1 + 1e-12) for kind in rows)
@@ -57,7 +57,7 @@ def test_kinds_that_are_not_full_have_rows_by_their_weights(
     rows: dict[int, int], share: float, data: st.DataObject
 ) -> None:
     weights = {kind: data.draw(st.floats(0.1, 10)) for kind in rows}
-    found = shared(share * sum(rows.values()), rows, weights)
+    found = share_quota(share * sum(rows.values()), rows, weights)
     rates = [found[kind] / weights[kind] for kind in rows if found[kind] < rows[kind] * 0.999999]
     assert rates == pytest.approx(rates[:1] * len(rates))
     # A full one would have had more.
@@ -67,19 +67,19 @@ def test_kinds_that_are_not_full_have_rows_by_their_weights(
 
 def test_what_a_kind_leaves_of_its_part_goes_to_the_others() -> None:
     rows, even = {1: 10, 2: 40, 4: 100}, {1: 1.0, 2: 1.0, 4: 1.0}
-    assert shared(60, rows, even) == {1: 10.0, 2: 25.0, 4: 25.0}
-    assert shared(100, rows, even) == {1: 10.0, 2: 40.0, 4: 50.0}
-    assert shared(30, rows, {1: 0.0, 2: 2.0, 4: 1.0}) == {1: 0.0, 2: 20.0, 4: 10.0}
+    assert share_quota(60, rows, even) == {1: 10.0, 2: 25.0, 4: 25.0}
+    assert share_quota(100, rows, even) == {1: 10.0, 2: 40.0, 4: 50.0}
+    assert share_quota(30, rows, {1: 0.0, 2: 2.0, 4: 1.0}) == {1: 0.0, 2: 20.0, 4: 10.0}
 
 
 def test_kinds_of_no_weight_share_what_the_others_leave() -> None:
-    assert shared(60, {1: 10, 2: 40, 4: 100}, {1: 1.0, 2: 0.0, 4: 0.0}) == {
+    assert share_quota(60, {1: 10, 2: 40, 4: 100}, {1: 1.0, 2: 0.0, 4: 0.0}) == {
         1: 10.0,
         2: 25.0,
         4: 25.0,
     }
-    assert shared(0, {1: 10}, {1: 1.0}) == {1: 0.0}
-    assert shared(5, {}, {}) == {}
+    assert share_quota(0, {1: 10}, {1: 1.0}) == {1: 0.0}
+    assert share_quota(5, {}, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_kinds_of_no_weight_share_what_the_others_leave() -> None:
         ("utility", {1: 30 * 2.0, 2: 10 * 5.0, 3: 20 * 7.0}),
     ],
 )
-def test_policies_weigh_kinds(policy: Policy, expected: Mapping[int, float]) -> None:
+def test_policies_weigh_kinds(policy: SheddingPolicy, expected: Mapping[int, float]) -> None:
     loads = {0: 2.0, 1: 5.0}
     assert weights_of(policy, {1: 30, 2: 10, 3: 20}, loads) == expected
     assert load_of(0b11, loads) == 7.0
@@ -101,27 +101,27 @@ def test_the_papers_figure_4_deals_as_rows_come() -> None:
     # R = 2, 5, 5, events of like work, room for 12: the red lines, and not 4 each.
     rows = {1: 2000, 2: 5000, 4: 5000}
     weights = weights_of("utility", rows, {0: 1.0, 1: 1.0, 2: 1.0})
-    assert shared(12, rows, weights) == pytest.approx({1: 2.0, 2: 5.0, 4: 5.0})
+    assert share_quota(12, rows, weights) == pytest.approx({1: 2.0, 2: 5.0, 4: 5.0})
 
 
 # ---- thresholds --------------------------------------------------------------------------------
 
 
 @st.composite
-def scores(draw: st.DrawFn) -> Scores:
-    places = draw(st.sets(st.integers(0, LEVELS * PARTS - 1), min_size=1, max_size=30))
+def scores(draw: st.DrawFn) -> ScoreCounts:
+    places = draw(st.sets(st.integers(0, LEVELS * LEVEL_PARTS - 1), min_size=1, max_size=30))
     counts = draw(st.lists(st.integers(1, 500), min_size=len(places), max_size=len(places)))
-    return Scores(np.array(sorted(places)), np.array(counts))
+    return ScoreCounts(np.array(sorted(places)), np.array(counts))
 
 
 @many
 @given(scores(), st.floats(0, 1))
 def test_so_many_scores_are_above_as_the_quota_says_within_one_part(
-    found: Scores, share: float
+    found: ScoreCounts, share: float
 ) -> None:
     quota = share * found.rows
     threshold = threshold_of(found, quota)
-    place = threshold * PARTS
+    place = threshold * LEVEL_PARTS
     surely = found.counts[found.places >= place].sum()
     maybe = found.counts[(found.places < place) & (found.places + 1 > place)].sum()
     assert surely <= quota + 1e-9
@@ -134,26 +134,32 @@ def test_rows_of_one_level_are_cut_by_their_own_numbers(
     count: int, share: float, level: int
 ) -> None:
     own = (np.arange(count) + 0.5) / count
-    places, counts = np.unique(((level + own) * PARTS).astype(np.int64), return_counts=True)
-    threshold = threshold_of(Scores(places, counts), share * count)
+    places, counts = np.unique(((level + own) * LEVEL_PARTS).astype(np.int64), return_counts=True)
+    threshold = threshold_of(ScoreCounts(places, counts), share * count)
     assert np.count_nonzero(level + own >= threshold) == pytest.approx(share * count, abs=1.5)
 
 
 def test_all_and_none_stay_at_the_ends() -> None:
-    found = Scores(np.array([0, LEVELS * PARTS - 1]), np.array([5, 5]))
-    assert threshold_of(found, 10) == threshold_of(found, 11) == ALL == 0.0
-    assert threshold_of(found, 0) == NONE
-    assert LEVELS - 1 + np.nextafter(1, 0) < NONE
+    found = ScoreCounts(np.array([0, LEVELS * LEVEL_PARTS - 1]), np.array([5, 5]))
+    assert threshold_of(found, 10) == threshold_of(found, 11) == KEEP_ALL == 0.0
+    assert threshold_of(found, 0) == KEEP_NONE
+    assert LEVELS - 1 + np.nextafter(1, 0) < KEEP_NONE
 
 
 def test_kinds_keep_their_quota_and_one_that_has_none_loses_all() -> None:
-    every = {1: Scores(np.array([64]), np.array([10])), 3: Scores(np.array([0]), np.array([4]))}
-    assert kinds_of(every, {1: 5.0}) == (Kind(1, 10, 5, 64.5 / 64), Kind(3, 4, 0, NONE))
-    assert kinds_of(every, {1: 50.0, 3: 4.0}) == (Kind(1, 10, 10, ALL), Kind(3, 4, 4, ALL))
+    every = {
+        1: ScoreCounts(np.array([64]), np.array([10])),
+        3: ScoreCounts(np.array([0]), np.array([4])),
+    }
+    assert kinds_of(every, {1: 5.0}) == (RowKind(1, 10, 5, 64.5 / 64), RowKind(3, 4, 0, KEEP_NONE))
+    assert kinds_of(every, {1: 50.0, 3: 4.0}) == (
+        RowKind(1, 10, 10, KEEP_ALL),
+        RowKind(3, 4, 4, KEEP_ALL),
+    )
 
 
 def test_each_row_has_the_threshold_of_its_mask_and_an_unseen_kind_stays() -> None:
-    kinds = [Kind(3, 1, 1, 7.5), Kind(1, 1, 1, 2.0)]
-    found = thresholds(kinds, np.array([3, 1, 2, 0, 99, 1]))
+    kinds = [RowKind(3, 1, 1, 7.5), RowKind(1, 1, 1, 2.0)]
+    found = row_thresholds(kinds, np.array([3, 1, 2, 0, 99, 1]))
     assert found.tolist() == [7.5, 2.0, 0.0, 0.0, 0.0, 2.0]
-    assert thresholds((), np.array([1, 2])).tolist() == [0.0, 0.0]
+    assert row_thresholds((), np.array([1, 2])).tolist() == [0.0, 0.0]

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from spark_cep import all_of, any_of, event, no, seq
-from spark_cep.shedding.looked import measured_recall
-from spark_cep.shedding.shed import Shed
+from spark_cep.shed import Shed
+from spark_cep.spark.shedding import measure_recall
 from tests.shedding.learned import looked, prepared_of
 
 if TYPE_CHECKING:
     from spark_cep import Pattern
-    from spark_cep.shedding.looked import Looked
+    from spark_cep.spark.shedding import SheddingAnalysis
 
 A, B, C, D = (event(name, f"kind = {number}") for number, name in enumerate("abcd"))
 ROWS = 4_000
 
 
-def seen(pattern: Pattern, how: Shed) -> Looked:
+def seen(pattern: Pattern, how: Shed) -> SheddingAnalysis:
     random = np.random.default_rng(8)
     kind = random.integers(0, 4, ROWS)
     known = {"t": np.arange(ROWS), "kind": kind, "x": random.random(ROWS) + kind / 10}
@@ -44,7 +44,7 @@ def seen(pattern: Pattern, how: Shed) -> Looked:
 def test_what_is_expected_to_stay_stays(pattern: Pattern, policy: str) -> None:
     found = seen(pattern, Shed(keep=0.5, policy=policy))  # type: ignore[arg-type]
     kinds = found.kinds(0.5)
-    counted = measured_recall(found, kinds)
+    counted = measure_recall(found, kinds)
     assert counted is not None
     every, kept = counted
     assert every > 500

@@ -10,17 +10,17 @@ import pytest
 
 from benchmarks.programs import Prepared, prepare
 from spark_cep.pattern import event, seq
-from spark_cep.udfs.planning.costs import TYPICAL
-from spark_cep.udfs.shedding.arrival import Arrival
-from spark_cep.udfs.shedding.learning import Sampled, known_of, learn
-from spark_cep.udfs.shedding.shedder import LEAST_ROWS, MANY_ROWS, Admitted, Shedder
-from spark_cep.udfs.shedding.spec import StreamShed
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.shedding.learning import RowSample, learn_model, statistics_of
+from spark_cep.udfs.shedding.pace import TriggerArrival
+from spark_cep.udfs.shedding.shedder import LEAST_ROWS, MANY_ROWS, Admission, Shedder
+from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 PATTERN = seq(event("a", "kind = 0"), event("b", "kind = 1")).where("b.x > a.x + 1").within(50)
-KEEP = StreamShed(0.3, None, None, "utility", 0.8, 0, 1)
+KEEP = StreamSheddingSpec(0.3, None, None, "utility", 0.8, 0, 1)
 LATENCY = replace(KEEP, keep=None, latency=10.0)
 
 
@@ -42,14 +42,16 @@ class Clock:
         return self.now
 
 
-def shedder(spec: StreamShed, clock: Clock | None = None) -> Shedder:
+def shedder(spec: StreamSheddingSpec, clock: Clock | None = None) -> Shedder:
     return Shedder(spec, rows(10).program, clock or Clock())
 
 
-def come(each: Shedder, table: pa.Table, trigger: int, seconds: float = 0.0) -> Admitted:
+def come(each: Shedder, table: pa.Table, trigger: int, seconds: float = 0.0) -> Admission:
     """A trigger of the only bucket, which takes so long."""
     assert isinstance(each.clock, Clock)
-    turn = each.turn(0, str(trigger), Arrival(each.clock.now, table.num_rows), table.num_rows)
+    turn = each.turn(
+        0, str(trigger), TriggerArrival(each.clock.now, table.num_rows), table.num_rows
+    )
     admitted = each.admit(turn, table)
     each.clock.now += seconds
     each.took(turn, admitted, seconds)
@@ -126,9 +128,9 @@ def test_values_that_drift_all_the_time_are_not_learnt_all_the_time() -> None:
 
 def test_a_history_is_known_from_the_first_row_on() -> None:
     past = rows(20_000)
-    rows_of_the_past = Sampled(past.table)
-    learnt = learn(past.program, rows_of_the_past, "utility", TYPICAL)
-    known = known_of(past.program, rows_of_the_past, learnt, "utility", TYPICAL)
+    rows_of_the_past = RowSample(past.table)
+    learnt = learn_model(past.program, rows_of_the_past, "utility", TYPICAL_COSTS)
+    known = statistics_of(past.program, rows_of_the_past, learnt, "utility", TYPICAL_COSTS)
     each = shedder(replace(KEEP, known=known))
     admitted = come(each, rows(200, begin=20_000, seed=1).table, 1)
     assert each.learnings == 0
@@ -148,7 +150,7 @@ def test_learning_waits_for_room() -> None:
 
 def test_a_first_trigger_with_many_rows_is_learnt_from_before_it_is_begun() -> None:
     each = shedder(LATENCY)
-    turn = each.turn(0, "1", Arrival(1000.0, MANY_ROWS), MANY_ROWS)
+    turn = each.turn(0, "1", TriggerArrival(1000.0, MANY_ROWS), MANY_ROWS)
     each.admit(turn, rows(MANY_ROWS).table)
     assert each.learnings == 1
 
@@ -162,7 +164,7 @@ def test_the_bound_holds_when_a_row_takes_ten_times_as_long_as_before() -> None:
     for trigger in range(1, 12):
         table = rows(200_000, begin=200_000 * trigger, seed=trigger).table
         row = 10e-6 if trigger < 5 else 100e-6
-        turn = each.turn(0, str(trigger), Arrival(clock.now, table.num_rows), table.num_rows)
+        turn = each.turn(0, str(trigger), TriggerArrival(clock.now, table.num_rows), table.num_rows)
         admitted = each.admit(turn, table)
         share = admitted.rows.num_rows / table.num_rows
         part = max(each.part(share), share**2)

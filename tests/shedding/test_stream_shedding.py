@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_cep.pattern import event, no, seq
 from spark_cep.udfs.program import Plan
-from spark_cep.udfs.shedding.spec import StreamShed
+from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 from tests.cases import Case, has_two_readings
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import Match, matches
@@ -22,7 +22,7 @@ from tests.strategies import cases
 from tests.streaming.triggers import Course, Stream, courses, filled, followed
 
 STEPS = 20_000
-SHED = StreamShed(None, None, None, "utility", 0.8, 0, 1)
+SHED = StreamSheddingSpec(None, None, None, "utility", 0.8, 0, 1)
 PAIR = seq(event("a", "kind = 'a'"), event("b", "kind = 'b'"))
 
 
@@ -41,7 +41,7 @@ def rows_of(count: int, kinds: str = "ab") -> list[dict[str, Any]]:
     ]
 
 
-def given_by(case: Case, course: Course, shed: StreamShed) -> tuple[Counter[Match], Stream]:
+def given_by(case: Case, course: Course, shed: StreamSheddingSpec) -> tuple[Counter[Match], Stream]:
     stream = Stream(case, course.plan, shed=shed)
     found: Counter[Match] = Counter()
     for each in followed(case, course, stream):

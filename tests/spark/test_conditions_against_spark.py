@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,16 +17,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_cep import seq
-from spark_cep.compiling.compile import compile_pattern
-from spark_cep.compiling.compiled import ColumnInfo, Compiled
-from spark_cep.compiling.measures import compile_measures
-from spark_cep.compiling.types import arithmetic, common
-from spark_cep.shipping.shipment import Shipment
-from spark_cep.shipping.typing_by_spark import SparkTyper, type_of
+from spark_cep.events.compile import compile_pattern
+from spark_cep.events.measures import compile_measures
+from spark_cep.expressions.schema import ColumnInfo
+from spark_cep.expressions.shipment import Shipment
+from spark_cep.expressions.types import arithmetic_rule, common_type
+from spark_cep.spark.typing import SparkTyper, type_of
 from spark_cep.udfs.expressions import BIGINT, Type
 from spark_cep.udfs.program import Plan, Program
-from spark_cep.udfs.values.evaluate import Tally, holds
-from spark_cep.udfs.values.vectors import Columns
+from spark_cep.udfs.values.evaluate import ErrorTally, condition_holds
+from spark_cep.udfs.values.vectors import EventColumns
+
+if TYPE_CHECKING:
+    from spark_cep.events.compiled import CompiledPattern
 
 pytestmark = pytest.mark.spark
 
@@ -140,7 +143,7 @@ def df(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[DataFram
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def _compiled(df: DataFrame, text: str) -> tuple[Compiled, Shipment]:
+def _compiled(df: DataFrame, text: str) -> tuple[CompiledPattern, Shipment]:
     shipment = Shipment(df.columns)
     compiled = compile_pattern(
         seq("a", "b").where(text),
@@ -155,7 +158,7 @@ def _compiled(df: DataFrame, text: str) -> tuple[Compiled, Shipment]:
     return compiled, shipment
 
 
-def _shipped(df: DataFrame, found: list[tuple[Compiled, Shipment]]) -> Any:
+def _shipped(df: DataFrame, found: list[tuple[CompiledPattern, Shipment]]) -> Any:
     """What all patterns ship and test on single rows, in one table."""
     columns = []
     for number, (compiled, shipment) in enumerate(found):
@@ -167,7 +170,7 @@ def _shipped(df: DataFrame, found: list[tuple[Compiled, Shipment]]) -> Any:
     return df.orderBy("id").select(*columns).toArrow()
 
 
-def _pairs(table: Any, number: int, compiled: Compiled, ansi: bool) -> set[tuple[int, int]]:
+def _pairs(table: Any, number: int, compiled: CompiledPattern, ansi: bool) -> set[tuple[int, int]]:
     """The pairs of rows that the masks and the engine let through."""
     prefix = f"p{number}_"
     mine = table.select([name for name in table.column_names if name.startswith(prefix)])
@@ -177,18 +180,18 @@ def _pairs(table: Any, number: int, compiled: Compiled, ansi: bool) -> set[tuple
         branches=compiled.branches, plan=Plan("eager"),
     )  # fmt: skip
     size = table.num_rows
-    columns = Columns(program, mine)
+    columns = EventColumns(program, mine)
     rows = {0: np.arange(size)[:, None], 1: np.arange(size)[None, :]}
     kept = np.ones((size, size), np.bool_)
     for variable in rows:
         mask = np.asarray(table.column(f"m{number}_{variable}").to_pylist(), np.bool_)
         kept &= mask[rows[variable]]
     for condition in compiled.conditions:
-        kept &= holds(
+        kept &= condition_holds(
             condition.expression,
             lambda cell: columns.gather(cell.column, cell.type, rows[cell.variable]),
             columns,
-            Tally(ansi=ansi),
+            ErrorTally(ansi=ansi),
         )
     return {(int(a), int(b)) for a, b in np.argwhere(kept)}
 
@@ -222,12 +225,12 @@ def test_the_type_rules_are_sparks(df: DataFrame) -> None:
         left, right = types[x], types[y]
         assert isinstance(left, Type)
         assert isinstance(right, Type)
-        wider = common(left, right, ansi=ansi)
+        wider = common_type(left, right, ansi=ansi)
         if wider is not None:
             texts.append(f"coalesce({x}, {y})")
             expected.append(wider)
         for operator in ("+", "-", "*", "/", "%", "div"):
-            rule = arithmetic(operator, left, right, ansi=ansi, fixed_zone=True)
+            rule = arithmetic_rule(operator, left, right, ansi=ansi, fixed_zone=True)
             if rule is not None:
                 texts.append(f"{x} {operator} {y}")
                 expected.append(rule.type)

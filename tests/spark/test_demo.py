@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_cep import demo
+from spark_cep.cli import demo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +29,9 @@ def test_the_same_is_found_in_every_language(spark: SparkSession) -> None:
     payments = demo.generate(spark, ROWS)
     found = demo.find_fraud(payments).select("card", "tried", "taken")
     expected = sorted(map(tuple, found.collect()))
-    in_sase = demo.in_sase(payments).select("card", "d.amount", "e.amount")
+    in_sase = demo.find_fraud_in_sase(payments).select("card", "d.amount", "e.amount")
     assert sorted(map(tuple, in_sase.collect())) == expected
-    assert sorted(map(tuple, demo.in_sql(payments).collect())) == expected
+    assert sorted(map(tuple, demo.find_fraud_in_sql(payments).collect())) == expected
 
 
 def test_as_many_rows_are_generated_as_asked(spark: SparkSession) -> None:
@@ -40,7 +40,7 @@ def test_as_many_rows_are_generated_as_asked(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_the_command_prints_json_and_nothing_else() -> None:
-    command = [sys.executable, "-m", "spark_cep.cli", "demo", "--json", "--rows", str(ROWS)]
+    command = [sys.executable, "-m", "spark_cep.cli.command", "demo", "--json", "--rows", str(ROWS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)

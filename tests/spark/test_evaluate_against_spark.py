@@ -25,15 +25,15 @@ from spark_cep.udfs.expressions import (
     DOUBLE,
     Call,
     Cell,
+    CellReading,
     Constant,
     Expression,
-    Reading,
     Type,
 )
 from spark_cep.udfs.program import Condition, Plan, Program, Tree
 from spark_cep.udfs.values.arrow_values import plain_type
-from spark_cep.udfs.values.evaluate import Tally, evaluate, fold
-from spark_cep.udfs.values.vectors import Columns, Vector, from_arrow
+from spark_cep.udfs.values.evaluate import ErrorTally, evaluate_expression, fold_list
+from spark_cep.udfs.values.vectors import EventColumns, Vector, vector_from_arrow
 
 pytestmark = pytest.mark.spark
 
@@ -293,7 +293,12 @@ def _spark_type(arrow: pa.DataType) -> Type:
 
 
 def _difference(
-    expected: pa.ChunkedArray, got: Vector, type_: Type, columns: Columns, *, signs: bool = True
+    expected: pa.ChunkedArray,
+    got: Vector,
+    type_: Type,
+    columns: EventColumns,
+    *,
+    signs: bool = True,
 ) -> str:
     """What the first wrong row is; "" if there is none. `signs`: -0.0 is not 0.0."""
     size = len(expected)
@@ -304,7 +309,7 @@ def _difference(
         wanted = np.array(expected.to_pylist(), object)
         wanted_valid = np.array([value is not None for value in wanted], bool)
     else:
-        vector = from_arrow(expected, type_)
+        vector = vector_from_arrow(expected, type_)
         wanted = vector.values
         wanted_valid = np.ones(size, bool) if vector.valid is None else vector.valid
     same = values == wanted
@@ -321,13 +326,13 @@ def _difference(
     return f"row {row} and {len(wrong) - 1} more: {ours!r}, Spark {expected[int(row)].as_py()!r}"
 
 
-def _columns(shipped: pa.Table, trees: list[Expression]) -> Columns:
+def _columns(shipped: pa.Table, trees: list[Expression]) -> EventColumns:
     program = Program(
         columns=tuple(shipped.column_names), keys=(), orders=(), mask=0, variables=(),
         conditions=tuple(Condition(tree, "", frozenset()) for tree in trees),
         tree=Tree("event"), branches=(), plan=Plan("eager"),
     )  # fmt: skip
-    return Columns(program, shipped)
+    return EventColumns(program, shipped)
 
 
 # The rule reorders (y * 0) * (5 + y) so that it overflows where the text as written does not.
@@ -377,7 +382,7 @@ def test_every_expression_gives_what_spark_gives(spark: Any, ansi: bool) -> None
 
     wrong = []
     for case, column, tree in zip(cases, expected, trees, strict=True):
-        got = evaluate(tree, read, columns, Tally(ansi=ansi))
+        got = evaluate_expression(tree, read, columns, ErrorTally(ansi=ansi))
         difference = _difference(column, got, tree.type, columns)
         if difference:
             wrong.append(f"{case.text(ansi=ansi)}: {difference}")
@@ -387,9 +392,9 @@ def test_every_expression_gives_what_spark_gives(spark: Any, ansi: bool) -> None
 LENGTH = 4
 
 
-def _folds() -> Iterator[tuple[Reading, str]]:
+def _folds() -> Iterator[tuple[CellReading, str]]:
     for name in NASTY:
-        readings: list[Reading] = ["min", "max", "count", "first", "last"]
+        readings: list[CellReading] = ["min", "max", "count", "first", "last"]
         if name in (*INTS, "f32", "f64", "d9", "d18", "d30", "d38", "itv"):
             readings.append("sum")
         # The engine knows the scale of an average only if the type has room for four more digits.
@@ -423,7 +428,7 @@ def test_every_fold_gives_what_spark_aggregates_to(spark: Any) -> None:
         assert cell.column is not None
         rows = np.arange(size).reshape(-1, LENGTH)
         type_ = _spark_type(expected.type)
-        got = fold(columns.gather(cell.column, cell.type, rows), reading, type_, Tally())
+        got = fold_list(columns.gather(cell.column, cell.type, rows), reading, type_, ErrorTally())
         # Which of two equal zeros is the least one is nobody's business.
         difference = _difference(expected, got, type_, columns, signs=False)
         if difference:

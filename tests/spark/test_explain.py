@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import event, seq
-from spark_cep.explaining.analysis import analyses
-from spark_cep.explaining.records import records_of, remember
+from spark_cep.spark.metrics import analyze_answers, keep_record, records_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,8 +73,8 @@ def test_analyze_measures_anew_what_an_earlier_action_counted_in_part(
     assert not cep.metrics(matches)["complete"]
     again = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k")
     (record,), (other,) = records_of(matches), records_of(again)
-    remember(matches, replace(record, rerun=lambda: (again, other.observation)))
-    (analysis,) = analyses(matches)
+    keep_record(matches, replace(record, rerun=lambda: (again, other.observation)))
+    (analysis,) = analyze_answers(matches)
     assert analysis.counts["complete"]
     assert analysis.seconds is not None
     assert analysis.counts["matches"] == matches.count()
@@ -85,7 +84,7 @@ def test_an_answer_that_cannot_be_made_again_keeps_the_counts_of_its_first_actio
     matches: DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (record,) = records_of(matches)
-    remember(matches, replace(record, rerun=None))
+    keep_record(matches, replace(record, rerun=None))
     matches.limit(1).collect()
     text = printed(matches, "analyze", capsys)
     assert "before, over" in text

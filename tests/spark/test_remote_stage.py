@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import spark_cep as cep
-from spark_cep.compiling.remote_calls import Sought
-from spark_cep.explaining.metering import noticed
-from spark_cep.remotes.outside import Sources, looked_up
-from spark_cep.remotes.stage import Counts
+from spark_cep.expressions.remote_calls import LookupRequest
+from spark_cep.spark.lookups import MetricsSink, RemoteSources, add_lookups
+from spark_cep.spark.metrics import observe_lookups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,12 +22,12 @@ def rows_of(df: DataFrame, columns: str) -> list[Any]:
     return [tuple(row) for row in df.orderBy("id").select(*columns.split()).collect()]
 
 
-def sources(spark: SparkSession, **remotes: cep.Remote) -> Sources:
-    return Sources(remotes, spark)
+def sources(spark: SparkSession, **remotes: cep.Remote) -> RemoteSources:
+    return RemoteSources(remotes, spark)
 
 
-def named(remote: str, *keys: str, column: str = "v") -> Sought:
-    return Sought(remote, keys, column)
+def named(remote: str, *keys: str, column: str = "v") -> LookupRequest:
+    return LookupRequest(remote, keys, column)
 
 
 def test_a_row_keeps_all_it_had_and_gets_the_value(spark: SparkSession) -> None:
@@ -41,7 +40,7 @@ def test_a_row_keeps_all_it_had_and_gets_the_value(spark: SparkSession) -> None:
     )
     remote = cep.Remote.fetch(lambda keys: {k: len(k) for k in keys if k != "k2"}, "int")
     given = sources(spark, lengths=remote)
-    found = looked_up(df, [named("lengths", "k")], given)
+    found = add_lookups(df, [named("lengths", "k")], given)
     assert found.drop("v").schema.simpleString() == df.schema.simpleString()
     texts = [f"CAST({column} AS STRING)" for column in df.columns]
     assert found.selectExpr(*texts).exceptAll(df.selectExpr(*texts)).count() == 0
@@ -55,7 +54,7 @@ def test_a_key_with_a_null_is_not_asked_for(spark: SparkSession) -> None:
 
     df = spark.sql("SELECT * FROM VALUES (1, 'a'), (2, NULL), (3, 'a'), (NULL, 'b') t(id, k)")
     given = sources(spark, texts=cep.Remote.fetch(fetch, "string"))
-    found = looked_up(df, [named("texts", "id", "k")], given)
+    found = add_lookups(df, [named("texts", "id", "k")], given)
     assert rows_of(found, "v") == [(None,), ("1a",), (None,), ("3a",)]
 
 
@@ -66,8 +65,8 @@ def test_each_key_is_asked_for_once_whoever_asks(spark: SparkSession) -> None:
     remote = cep.Remote.fetch(lambda keys: {k: [k, -k] for k in keys}, "array<bigint>")
     wanted = [named("twice", "a", column="x"), named("twice", "b", column="y")]
     told = Observation()
-    counts = Counts(lambda found: noticed(found, told))
-    found = looked_up(df, wanted, sources(spark, twice=remote), counts)
+    counts = MetricsSink(lambda found: observe_lookups(found, told))
+    found = add_lookups(df, wanted, sources(spark, twice=remote), counts)
     assert found.where("x[0] = a AND y[1] = -b").count() == 30_000
     (text,) = told.get["buckets"]
     assert '"keys": 20' in text
@@ -86,7 +85,7 @@ def test_types_of_values_arrive_as_they_were_declared(spark: SparkSession) -> No
         "`at most`: float>"
     )
     remote = cep.Remote.fetch(lambda keys: dict.fromkeys(keys, value), ddl)
-    found = looked_up(spark.range(1), [named("all", "id")], sources(spark, all=remote))
+    found = add_lookups(spark.range(1), [named("all", "id")], sources(spark, all=remote))
     assert found.schema["v"].dataType.simpleString().startswith("struct<day:date,at:timestamp")
     shown = found.selectExpr(
         "v.day = DATE'2026-01-02' AND v.at = TIMESTAMP'2026-01-02 03:00:00' AND v.d = 1.5 AND "
@@ -103,7 +102,7 @@ def test_tables_stand_beside_fetches(spark: SparkSession) -> None:
         squares=cep.Remote.fetch(lambda keys: {k: k * k for k in keys}, "bigint"),
     )
     wanted = [named("names", "id", column="name"), named("squares", "id", column="square")]
-    found = looked_up(spark.range(1, 4), wanted, given)
+    found = add_lookups(spark.range(1, 4), wanted, given)
     assert rows_of(found, "name square") == [("one", 1), ("two", 4), (None, 9)]
 
 
@@ -111,21 +110,21 @@ def test_a_failed_fetch_is_a_remote_error_or_null(spark: SparkSession) -> None:
     def fails(keys: Sequence[int]) -> Mapping[int, float]:
         raise OSError("the service is away")
 
-    def remote(on_error: Any) -> Sources:
+    def remote(on_error: Any) -> RemoteSources:
         made = cep.Remote.fetch(fails, "double", retries=0, on_error=on_error)
         return sources(spark, limits=made)
 
     wanted = [named("limits", "id")]
     with pytest.raises(Exception, match="the service is away") as raised:
-        looked_up(spark.range(2), wanted, remote("fail")).collect()
+        add_lookups(spark.range(2), wanted, remote("fail")).collect()
     assert isinstance(cep.error_of(raised.value), cep.RemoteError)
-    found = looked_up(spark.range(2), wanted, remote("null"))
+    found = add_lookups(spark.range(2), wanted, remote("null"))
     assert rows_of(found, "v") == [(None,), (None,)]
 
 
 def test_keys_that_are_no_plain_values_are_refused(spark: SparkSession) -> None:
     given = sources(spark, limits=cep.Remote.fetch(lambda keys: {}, "double"))
     with pytest.raises(cep.PatternError, match="a key of the remote 'limits' is of type array"):
-        looked_up(spark.range(1), [named("limits", "array(id)")], given)
+        add_lookups(spark.range(1), [named("limits", "array(id)")], given)
     with pytest.raises(cep.PatternError, match="with 1 keys and with 2"):
-        looked_up(spark.range(1), [named("limits", "id"), named("limits", "id", "id")], given)
+        add_lookups(spark.range(1), [named("limits", "id"), named("limits", "id", "id")], given)

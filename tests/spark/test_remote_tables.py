@@ -140,7 +140,7 @@ def test_a_table_by_the_rows_of_two_variables_is_in_every_worker(
 def test_a_table_that_is_too_large_for_the_workers_is_refused(
     spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_cep.remotes.collecting.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("spark_cep.spark.lookups.MOST_BYTES", 1 << 20)
     table = spark.range(200_000).selectExpr("CAST(id AS STRING) AS u", "'x' AS l", "id AS v")
     remotes = {"big": cep.Remote.table(table, ["u", "l"], "v")}
     with pytest.raises(cep.PatternError, match="'big' is too large for every worker"):

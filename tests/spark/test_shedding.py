@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import Shed, event, no, seq
-from spark_cep.udfs.planning import costs
+from spark_cep.udfs import costs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,11 +210,11 @@ def test_which_rows_stay_does_not_hang_on_the_speed_of_the_machine(
     for factor in (1.0, 400.0):
         times = iter([3e-6, factor * 1e-6, 5e-6])
         monkeypatch.setattr(costs, "_fastest", lambda _, times=times: next(times))
-        costs.measured.cache_clear()
+        costs.measure_costs.cache_clear()
         kinds.append(
             cep.plan_of(shed(stock, Shed(keep=0.3), pattern)).to_dict()["shedding"]["kinds"]
         )
-    costs.measured.cache_clear()
+    costs.measure_costs.cache_clear()
     assert kinds[0] == kinds[1]
 
 

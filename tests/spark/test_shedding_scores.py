@@ -9,15 +9,29 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F
 
-from spark_cep.shedding.column import DROPPED, SCORE, Scored, dice, hashable, judged, scored
-from spark_cep.shipping import prepare
-from spark_cep.shipping.shipment import Shipment
-from spark_cep.shipping.typing_by_spark import type_of
-from spark_cep.udfs.shedding.features import NAMED, ORDERED, Feature, as_numbers, feature_of
-from spark_cep.udfs.shedding.passing import Table
-from spark_cep.udfs.shedding.quota import Kind, thresholds
+from spark_cep.expressions.shipment import Shipment
+from spark_cep.spark import prepare
+from spark_cep.spark.shedding import (
+    DROPPED,
+    SCORE,
+    RowScoring,
+    hashable_columns,
+    mark_dropped,
+    score_rows,
+    tie_breaker,
+)
+from spark_cep.spark.typing import type_of
+from spark_cep.udfs.shedding.passing import (
+    NAMED_KINDS,
+    ORDERED_KINDS,
+    Feature,
+    PassTable,
+    as_numbers,
+    feature_of,
+)
+from spark_cep.udfs.shedding.quota import RowKind, row_thresholds
 from spark_cep.udfs.shedding.utility import LEVELS, Utilities
-from spark_cep.udfs.values.arrow_values import whole
+from spark_cep.udfs.values.arrow_values import to_single_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,14 +93,14 @@ def shipped(rows: DataFrame, names: Sequence[str]) -> tuple[Shipment, pa.Table]:
     shipment = Shipment(rows.columns)
     for name in names:
         shipment.column(name)
-    return shipment, prepare.select(rows, shipment).df.toArrow()
+    return shipment, prepare.select_shipped(rows, shipment).df.toArrow()
 
 
 def agrees(rows: DataFrame, shipment: Shipment, table: pa.Table, utilities: Utilities) -> list[int]:
     """The levels, after comparing them with Spark's."""
     mask = np.array([row[0] for row in rows.select(prepare.MASK).collect()], dtype=np.int64)
-    how = Scored(shipment, utilities, ("x",), 0)
-    found = scored(rows, how).select(F.floor(SCORE)).collect()
+    how = RowScoring(shipment, utilities, ("x",), 0)
+    found = score_rows(rows, how).select(F.floor(SCORE)).collect()
     levels: list[int] = utilities.levels(mask, table).tolist()
     assert [row[0] for row in found] == levels
     return levels
@@ -95,7 +109,7 @@ def agrees(rows: DataFrame, shipment: Shipment, table: pa.Table, utilities: Util
 def one(feature: Feature) -> Utilities:
     """Every bin has a share of its own."""
     shares = np.linspace(0.001, 1, feature.size)
-    return Utilities({0: (Table(0, 0, (feature,), shares, 0.5),)}, 1, 0)
+    return Utilities({0: (PassTable(0, 0, (feature,), shares, 0.5),)}, 1, 0)
 
 
 @pytest.mark.parametrize("sql_type", VALUES)
@@ -104,13 +118,13 @@ def test_every_type_is_cut_alike_at_its_own_values(spark: SparkSession, sql_type
     type_ = type_of(rows.schema["x"].dataType)
     shipment, table = shipped(rows, ["x"])
     features = []
-    if type_.kind in ORDERED:
+    if type_.kind in ORDERED_KINDS:
         numbers, valid = as_numbers(table.column(0), type_)
         numbers = numbers if valid is None else numbers[valid]
         splits = np.unique(numbers[np.isfinite(numbers)])
         features.append(Feature(0, type_, splits=tuple(float(each) for each in splits)))
-    if type_.kind in NAMED:
-        every = feature_of(0, type_, whole(table.column(0)), 32, is_equal=True)
+    if type_.kind in NAMED_KINDS:
+        every = feature_of(0, type_, to_single_array(table.column(0)), 32, is_equal=True)
         assert every is not None
         features.append(every)
     assert features
@@ -144,21 +158,23 @@ def test_tables_of_many_columns_conditions_and_variables_agree(session: SparkSes
     shipment, table = shipped(rows, ["x", "y", "k"])
     types = [type_of(rows.schema[name].dataType) for name in ("x", "y", "k")]
     made = [
-        feature_of(place, type_, whole(table.column(place)), 6, is_equal=place == 2)
+        feature_of(place, type_, to_single_array(table.column(place)), 6, is_equal=place == 2)
         for place, type_ in enumerate(types)
     ]
     x, y, k = (feature for feature in made if feature is not None)
     random = np.random.default_rng(2)
 
-    def table_of(variable: int, *features: Feature) -> Table:
-        return Table(variable, 0, features, random.random([f.size for f in features]) ** 4, 0.5)
+    def table_of(variable: int, *features: Feature) -> PassTable:
+        return PassTable(variable, 0, features, random.random([f.size for f in features]) ** 4, 0.5)
 
     utilities = Utilities(
         {0: (table_of(0, k, x), table_of(0, y)), 1: (table_of(1, x, y, k),)}, 0b11, 0b100
     )
     mask = np.array([row[0] for row in rows.select(prepare.MASK).collect()], dtype=np.int64)
     found = (
-        scored(rows, Scored(shipment, utilities, ("x", "y"), 0)).select(F.floor(SCORE)).collect()
+        score_rows(rows, RowScoring(shipment, utilities, ("x", "y"), 0))
+        .select(F.floor(SCORE))
+        .collect()
     )
     may_be_shed = utilities.may_be_shed(mask)
     assert {int(each) for each in mask[may_be_shed]} == {1, 2, 3}
@@ -166,17 +182,17 @@ def test_tables_of_many_columns_conditions_and_variables_agree(session: SparkSes
     assert [-1 if row[0] is None else row[0] for row in found] == levels.tolist()
     assert len(set(levels.tolist())) > 50
     # What is dropped is the same, too.
-    kinds = [Kind(1, 1, 1, 400.0), Kind(3, 1, 1, 1e9)]
-    dropped = judged(scored(rows, Scored(shipment, utilities, ("x", "y"), 0)), kinds)
-    expected = may_be_shed & (levels < thresholds(kinds, mask))
+    kinds = [RowKind(1, 1, 1, 400.0), RowKind(3, 1, 1, 1e9)]
+    dropped = mark_dropped(score_rows(rows, RowScoring(shipment, utilities, ("x", "y"), 0)), kinds)
+    expected = may_be_shed & (levels < row_thresholds(kinds, mask))
     assert [row[0] for row in dropped.select(DROPPED).collect()] == expected.tolist()
 
 
 def test_a_rows_own_number_is_even_and_hangs_on_seed_and_values(spark: SparkSession) -> None:
     rows = spark.range(0, 20_000, 1, 2).selectExpr("id", "CAST(id AS STRING) AS `a b.c`")
-    columns = hashable(rows.schema)
-    numbers = np.array([row[0] for row in rows.select(dice(columns, 5)).collect()])
-    others = np.array([row[0] for row in rows.select(dice(columns, 6)).collect()])
+    columns = hashable_columns(rows.schema)
+    numbers = np.array([row[0] for row in rows.select(tie_breaker(columns, 5)).collect()])
+    others = np.array([row[0] for row in rows.select(tie_breaker(columns, 6)).collect()])
     counts = np.histogram(numbers, 10, (0, 1))[0]
     assert counts.sum() == 20_000
     # Five standard deviations.
@@ -194,10 +210,10 @@ def test_columns_that_spark_cannot_hash_are_left_out(spark: SparkSession) -> Non
         " parse_json('1') AS v, array(parse_json('1')) AS av, CAST(NULL AS VOID) AS n,"
         " 1.5BD AS dec, 'x' COLLATE UTF8_LCASE AS c, TIMESTAMP_NTZ '2024-01-01 00:00:00' AS ntz"
     )
-    columns = hashable(rows.schema)
+    columns = hashable_columns(rows.schema)
     assert set(rows.columns) - set(columns) >= {"m", "am", "sm", "v", "av"}
     assert {"i", "s", "st", "a", "d", "bin", "dec", "c", "ntz", "day", "month"} <= set(columns)
-    assert 0 <= rows.select(dice(columns, 0)).first()[0] < 1  # type: ignore[index]
+    assert 0 <= rows.select(tie_breaker(columns, 0)).first()[0] < 1  # type: ignore[index]
 
 
 def test_the_best_score_is_below_the_threshold_of_a_kind_that_keeps_none(
@@ -205,7 +221,7 @@ def test_the_best_score_is_below_the_threshold_of_a_kind_that_keeps_none(
 ) -> None:
     rows = spark.range(3).selectExpr("id AS x", f"1 AS {prepare.MASK}")
     shipment, _ = shipped(rows, ["x"])
-    how = Scored(shipment, Utilities({}, 1, 0), ("x",), 0)
-    assert all(0 <= row[0] < 1 for row in scored(rows, how).select(SCORE).collect())
-    dropped = judged(scored(rows, how), [Kind(1, 3, 0, float(LEVELS + 1))])
+    how = RowScoring(shipment, Utilities({}, 1, 0), ("x",), 0)
+    assert all(0 <= row[0] < 1 for row in score_rows(rows, how).select(SCORE).collect())
+    dropped = mark_dropped(score_rows(rows, how), [RowKind(1, 3, 0, float(LEVELS + 1))])
     assert [row[0] for row in dropped.select(DROPPED).collect()] == [True] * 3

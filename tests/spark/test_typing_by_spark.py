@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from spark_cep.shipping.typing_by_spark import SparkTyper
+from spark_cep.spark.typing import SparkTyper
 from spark_cep.udfs.expressions import Constant, Type
 
 if TYPE_CHECKING:

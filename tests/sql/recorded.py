@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_cep.sql.clauses import clauses
-from spark_cep.sql.composing import Composer, Query
-from spark_cep.sql.rewriting import Engine, recognized
+from spark_cep.sql.clauses import find_clauses
+from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.statement import Statement
 
 
@@ -28,9 +27,9 @@ class Recorded:
     args: list[Any] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     query: str = ""
-    last: Query | None = None
+    last: SparkQuery | None = None
 
-    def sql(self, query: Query) -> Rows:
+    def sql(self, query: SparkQuery) -> Rows:
         self.inputs.append(shown(query))
         self.args.append(query.args)
         return Rows(f"input {len(self.inputs)}")
@@ -40,7 +39,7 @@ class Recorded:
         return Rows(f"matches {len(self.calls)}")
 
 
-def shown(query: Query) -> str:
+def shown(query: SparkQuery) -> str:
     """The text of a query with the names of its frames in it."""
     if not query.frames:
         return query.text
@@ -51,8 +50,8 @@ def rewritten(text: str, args: Any = None) -> Recorded:
     """What becomes of a statement."""
     recorded = Recorded()
     statement = Statement(text)
-    composer = Composer(statement, args)
-    recognized(composer, clauses(statement), Engine(recorded.sql, recorded.match))
+    composer = QueryComposer(statement, args)
+    match_clauses(composer, find_clauses(statement), SessionFunctions(recorded.sql, recorded.match))
     recorded.last = composer.query([(0, len(text))])
     recorded.query = shown(recorded.last)
     return recorded

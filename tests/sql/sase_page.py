@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from spark_cep.compiling.compiled import ColumnInfo
+from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.pattern import Pattern
 from spark_cep.udfs.expressions import BIGINT, DOUBLE, Type
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_cep.errors import CepError
-from spark_cep.sql.kinds import check_no_window_patterns, check_not_kept, temporary_view
-from spark_cep.sql.statement import Statement, Unreadable
+from spark_cep.sql.kinds import check_no_window_patterns, check_not_permanent, read_temporary_view
+from spark_cep.sql.statement import Statement, UnterminatedTextError
 from tests.sql.recorded import rewritten
 
 QUERY = """WITH a AS (SELECT 1), b(k) AS (WITH a AS (SELECT 2) SELECT * FROM a MATCH_RECOGNIZE (
@@ -48,13 +48,13 @@ def test_broken_statements_are_refused_or_left_to_spark(
         else:
             words.insert(at % len(words), words[other % len(words)])
     text = " ".join(words)[: length or None]
-    with contextlib.suppress(CepError, Unreadable):
+    with contextlib.suppress(CepError, UnterminatedTextError):
         rewritten(text, [1, 2])
-    with contextlib.suppress(CepError, Unreadable):
+    with contextlib.suppress(CepError, UnterminatedTextError):
         statement = Statement(text)
         check_no_window_patterns(statement)
-        if temporary_view(statement) is None:
-            check_not_kept(statement)
+        if read_temporary_view(statement) is None:
+            check_not_permanent(statement)
 
 
 @given(

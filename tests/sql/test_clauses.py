@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_cep.errors import PatternError
-from spark_cep.sql.clauses import clauses
-from spark_cep.sql.statement import Statement, Unreadable
+from spark_cep.sql.clauses import find_clauses
+from spark_cep.sql.statement import Statement, UnterminatedTextError
 from tests.sql.recorded import rewritten
 
 CLAUSE = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (a b{2,3}?) DEFINE b AS x > 1)"
@@ -81,11 +81,11 @@ def test_the_table_in_front_and_the_clause_give_way_to_the_matches(text: str, so
     ],
 )
 def test_the_word_alone_is_no_clause(text: str) -> None:
-    assert clauses(Statement(text)) == ()
+    assert find_clauses(Statement(text)) == ()
 
 
 def test_what_has_no_end_is_left_to_spark() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnterminatedTextError):
         Statement("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a)) WHERE x = 'y")
 
 

@@ -7,10 +7,10 @@ import pytest
 from spark_cep.errors import PatternError
 from spark_cep.sql.kinds import (
     TemporaryView,
-    check_alone,
     check_no_window_patterns,
-    check_not_kept,
-    temporary_view,
+    check_not_permanent,
+    check_single_statement,
+    read_temporary_view,
 )
 from spark_cep.sql.statement import Statement
 
@@ -33,7 +33,7 @@ QUERY = "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a))"
     ],
 )
 def test_temporary_views_are_made_from_the_query(text: str, view: TemporaryView | None) -> None:
-    assert temporary_view(Statement(text + QUERY)) == view
+    assert read_temporary_view(Statement(text + QUERY)) == view
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_temporary_views_are_made_from_the_query(text: str, view: TemporaryView 
 )
 def test_views_that_cannot_be_made(text: str, message: str) -> None:
     with pytest.raises(PatternError, match=message):
-        temporary_view(Statement(text + QUERY))
+        read_temporary_view(Statement(text + QUERY))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_views_that_cannot_be_made(text: str, message: str) -> None:
 def test_statements_that_keep_their_text_are_refused(text: str) -> None:
     statement = Statement(text + QUERY)
     with pytest.raises(PatternError, match="cannot hold MATCH_RECOGNIZE") as caught:
-        check_not_kept(statement)
+        check_not_permanent(statement)
     assert caught.value.hint
 
 
@@ -78,7 +78,7 @@ def test_statements_that_keep_their_text_are_refused(text: str) -> None:
 )
 def test_statements_that_run_their_query_are_not(text: str) -> None:
     statement = Statement(text + QUERY)
-    check_not_kept(statement)
+    check_not_permanent(statement)
 
 
 def test_row_patterns_in_windows_are_refused() -> None:
@@ -103,6 +103,6 @@ def test_other_windows_are_not(text: str) -> None:
 
 
 def test_a_second_statement_is_refused() -> None:
-    check_alone(Statement(f"{QUERY};; -- ; the end"))
+    check_single_statement(Statement(f"{QUERY};; -- ; the end"))
     with pytest.raises(PatternError, match=r"second statement behind this one\n  at line 2"):
-        check_alone(Statement(f"{QUERY};\nSELECT ';'"))
+        check_single_statement(Statement(f"{QUERY};\nSELECT ';'"))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_cep.sql.clauses import clauses
-from spark_cep.sql.reading import clause
-from spark_cep.sql.recognizing import recognition
+from spark_cep.sql.clauses import find_clauses
+from spark_cep.sql.reading import read_clause
+from spark_cep.sql.recognizing import prepare_call
 from spark_cep.sql.statement import Statement
 
 FILE = Path(__file__).parents[3] / "shared" / "conformance" / "row_patterns.jsonl"
@@ -27,8 +27,8 @@ def test_every_case_has_one_clause_that_can_be_read() -> None:
     assert cases()
     for case in cases():
         statement = Statement(case["sql"])
-        (found,) = clauses(statement)
-        read = recognition(statement, clause(statement, found))
+        (found,) = find_clauses(statement)
+        read = prepare_call(statement, read_clause(statement, found))
         assert read.options["rows"] == rows(case["features"]), case["name"]
         assert bool(read.options["partition_by"]) == ("partition_by" in case["features"])
 

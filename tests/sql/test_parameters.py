@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from spark_cep.compiling.problems import Place, Problems
 from spark_cep.errors import PatternError, PlanError
-from spark_cep.sql.clause import Clause, Part, RowText
-from spark_cep.sql.derived import derived
-from spark_cep.sql.locating import located
-from spark_cep.sql.parameters import literal
-from spark_cep.sql.statement import Statement
-from spark_cep.sql.template import filled
+from spark_cep.expressions.problems import Place, Problems
+from spark_cep.sql.clause import Clause, RowPatternText, TextPart
+from spark_cep.sql.parameters import fill_template, sql_literal
+from spark_cep.sql.recognizing import locate_error
+from spark_cep.sql.statement import Statement, derive_text
 from tests.sql.recorded import Rows, rewritten
 
 NAMED = (
@@ -98,32 +96,34 @@ def test_a_path_into_a_variant_is_no_parameter() -> None:
     ],
 )
 def test_literals(value: object, text: str) -> None:
-    assert literal(value) == text
+    assert sql_literal(value) == text
 
 
 def test_what_is_wrong_behind_a_parameter_is_shown_where_it_stands() -> None:
     statement = Statement("DEFINE b AS p > :limit AND q > 1")
-    made = derived(statement.text, (12, 32), [(16, 22, "1000000")])
+    made = derive_text(statement.text, (12, 32), [(16, 22, "1000000")])
     problems = Problems()
     at = made.text.index("q")
     problems.add("no column q", Place(made.text, at, at + 1))
-    clause = Clause(RowText((0, 1)), (0, 6))
-    error = located(problems.error(), statement, clause, [made])
+    clause = Clause(RowPatternText((0, 1)), (0, 6))
+    error = locate_error(problems.error(), statement, clause, [made])
     assert "line 1, column 28" in error.message
 
 
 def test_an_error_without_a_place_gets_that_of_its_section() -> None:
     statement = Statement("MATCH_RECOGNIZE (ORDER BY ts WITHIN 5)")
-    clause = Clause(RowText((0, 1)), (0, 15), order_by=(Part((26, 28)),), within=Part((36, 37)))
+    clause = Clause(
+        RowPatternText((0, 1)), (0, 15), order_by=(TextPart((26, 28)),), within=TextPart((36, 37))
+    )
     for message, column in (("WITHIN 5 is", 37), ("order_by: x", 27), ("the input has", 1)):
-        error = located(PatternError(message), statement, clause, [])
+        error = locate_error(PatternError(message), statement, clause, [])
         assert f"line 1, column {column}:" in error.message
-    assert isinstance(located(PlanError("no plan"), statement, clause, []), PlanError)
+    assert isinstance(locate_error(PlanError("no plan"), statement, clause, []), PlanError)
 
 
 def test_fields_are_filled_in_and_frames_stay_frames() -> None:
     text = "SELECT {c} FROM {df} m(PATTERN (a{2,3} {- b -} c{,2} d{{2}}) '{{x}}' {df}"
-    made = filled(
+    made = fill_template(
         text, {"df": Rows("df"), "c": 1}, lambda each: isinstance(each, Rows), lambda _: "one"
     )
     assert made.text.text == (
@@ -135,4 +135,4 @@ def test_fields_are_filled_in_and_frames_stay_frames() -> None:
 
 def test_a_field_without_a_value_is_an_error_as_in_a_template() -> None:
     with pytest.raises(KeyError):
-        filled("{nope}", {}, lambda _: False, str)
+        fill_template("{nope}", {}, lambda _: False, str)

@@ -9,7 +9,7 @@ import pytest
 from spark_cep import all_of, any_of, event, no, seq
 from spark_cep.errors import PatternError
 from spark_cep.row_patterns import RowPattern
-from spark_cep.shedding.shed import Shed
+from spark_cep.shed import Shed
 from spark_cep.udfs.program import Limits
 from tests.sql.recorded import rewritten
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from spark_cep import sase, udf
-from spark_cep.compiling.compiled import ColumnInfo
-from spark_cep.compiling.lookups import Known
+from spark_cep.expressions.lookups import RemoteSchema
+from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.udfs.expressions import BIGINT, DOUBLE, Type
 from tests.cases import code
 from tests.fake_typer import LocalTyper
@@ -64,7 +64,7 @@ def test_a_listing_of_the_paper_asks_its_sources_as_printed(word: str) -> None:
     columns = [ColumnInfo(name, type_) for name, type_ in COLUMNS.items()]
     found = looking(
         pattern,
-        sources={name: Known(name, value) for name, value in SOURCES[word].items()},
+        sources={name: RemoteSchema(name, value) for name, value in SOURCES[word].items()},
         columns=columns,
         typer=Typer(COLUMNS),
         time_zone="UTC",

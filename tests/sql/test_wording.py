@@ -9,9 +9,8 @@ import pytest
 
 from spark_cep.errors import CepError
 from spark_cep.options import check_row_options
-from spark_cep.sql.clauses import clauses
-from spark_cep.sql.composing import Composer
-from spark_cep.sql.rewriting import Engine, recognized
+from spark_cep.sql.clauses import find_clauses
+from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, match_clauses
 from spark_cep.sql.statement import Statement
 from tests.rows.compiling import compiled
 from tests.sql.recorded import Recorded
@@ -36,7 +35,11 @@ def refusal(clause: str) -> dict[str, Any]:
     text += "" if clause.endswith("*/") else ")"
     statement = Statement(text)
     with pytest.raises(CepError) as caught:
-        recognized(Composer(statement, None), clauses(statement), Engine(Recorded().sql, _compile))
+        match_clauses(
+            QueryComposer(statement, None),
+            find_clauses(statement),
+            SessionFunctions(Recorded().sql, _compile),
+        )
     return {"message": str(caught.value), "hint": caught.value.hint or ""}
 
 

@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from spark_cep.pattern import all_of, any_of, event, no, seq
-from spark_cep.udfs.deciding import given_by, latest_waits
+from spark_cep.udfs.events.context import deciding_row, latest_row_waits
 from tests.cases import Case
 from tests.local import EAGER, Pipeline, Setting
 from tests.reference.assignments import TooMany
@@ -169,11 +169,11 @@ def due(case: Case, program: Program, match: Any, horizon: int) -> bool:
     assert program.window is not None
     places = [p for _, value in match for p in (value if isinstance(value, tuple) else (value,))]
     times = [case.rows[place]["t"] for place in places]
-    by, window = given_by(program), int(program.window.size)
+    by, window = deciding_row(program), int(program.window.size)
     if by == "any":
         return True
     if by == "latest":
-        waits = program.consumption == "consume" and latest_waits(program)
+        waits = program.consumption == "consume" and latest_row_waits(program)
         return max(times) + (window if waits else 0) <= horizon
     return min(times) + window <= horizon
 

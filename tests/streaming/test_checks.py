@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import LongType, StructField, TimestampType
 
-from spark_cep.compiling.compile import compile_pattern
 from spark_cep.errors import PatternError
+from spark_cep.events.compile import compile_pattern
 from spark_cep.pattern import Pattern, seq
-from spark_cep.streaming.checks import (
+from spark_cep.spark.stream import (
     check_bounded,
-    check_consumed,
+    check_consumption,
     check_decidable,
     check_watermark,
 )
@@ -21,12 +21,12 @@ from tests.compiling import COLUMNS, INFOS, FakeShipment
 from tests.fake_typer import LocalTyper
 
 if TYPE_CHECKING:
-    from spark_cep.compiling.compiled import Compiled
+    from spark_cep.events.compiled import CompiledPattern
 
 MARKED = {"spark.watermarkDelayMs": 5000}
 
 
-def compiled(pattern: Pattern) -> Compiled:
+def compiled(pattern: Pattern) -> CompiledPattern:
     return compile_pattern(
         pattern,
         INFOS,
@@ -64,10 +64,10 @@ def test_a_window_or_a_limit_on_rows_bounds_a_stream() -> None:
 
 def test_a_run_that_consumes_is_never_certain_without_a_window() -> None:
     pattern = seq("a", "b").consumption("consume")
-    check_consumed(compiled(pattern))
-    check_consumed(compiled(pattern.strategy("strict").within("10 minutes")))
+    check_consumption(compiled(pattern))
+    check_consumption(compiled(pattern.strategy("strict").within("10 minutes")))
     with pytest.raises(PatternError, match="would never be certain"):
-        check_consumed(compiled(pattern.strategy("strict")))
+        check_consumption(compiled(pattern.strategy("strict")))
 
 
 def test_a_limit_on_rows_bounds_a_search_but_no_end_of_a_partition() -> None:

@@ -7,57 +7,63 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from spark_cep.expressions.shipment import Shipment
 from spark_cep.pattern import event, seq
-from spark_cep.shipping.shipment import Shipment
-from spark_cep.streaming.meaning import meaning
+from spark_cep.spark.stream import query_fingerprint
 from spark_cep.udfs.errors import CepError, WorkerError
-from spark_cep.udfs.streaming.header import Header, Identity, from_bytes, identity, to_bytes
-from spark_cep.udfs.streaming.job import as_stored
-from spark_cep.udfs.streaming.packing import GUARD, guarded
-from spark_cep.udfs.streaming.trigger import check
+from spark_cep.udfs.execution.job import nullable_schema
+from spark_cep.udfs.execution.packing import GUARD_BUCKET, add_guard
+from spark_cep.udfs.execution.state import (
+    StateHeader,
+    StateIdentity,
+    header_from_bytes,
+    header_to_bytes,
+    make_identity,
+)
+from spark_cep.udfs.execution.trigger import check_checkpoint
 from tests.cases import Case
 from tests.local import EAGER
 from tests.streaming.triggers import Stream
 
-MINE = Identity("program", "schema", 8)
+MINE = StateIdentity("program", "schema", 8)
 
 
 def test_a_header_is_read_as_it_was_written() -> None:
-    header = Header(MINE, 7, [[0, 3, -1]], 1, has_flags=True, nonce="n", number=5)
-    assert from_bytes(to_bytes(header), MINE) == header
+    header = StateHeader(MINE, 7, [[0, 3, -1]], 1, has_flags=True, nonce="n", number=5)
+    assert header_from_bytes(header_to_bytes(header), MINE) == header
 
 
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [
-        (Identity("program", "schema", 4), "made with 4 buckets, this query has 8"),
-        (Identity("other", "schema", 8), "another pattern, or other order"),
-        (Identity("program", "other", 8), "other columns, or columns of other types"),
-        (Identity("other", "other", 8), "another pattern or with other columns"),
+        (StateIdentity("program", "schema", 4), "made with 4 buckets, this query has 8"),
+        (StateIdentity("other", "schema", 8), "another pattern, or other order"),
+        (StateIdentity("program", "other", 8), "other columns, or columns of other types"),
+        (StateIdentity("other", "other", 8), "another pattern or with other columns"),
     ],
 )
-def test_the_state_of_another_query_is_refused(theirs: Identity, message: str) -> None:
+def test_the_state_of_another_query_is_refused(theirs: StateIdentity, message: str) -> None:
     with pytest.raises(CepError, match=message) as refused:
-        from_bytes(to_bytes(Header(theirs)), MINE)
+        header_from_bytes(header_to_bytes(StateHeader(theirs)), MINE)
     assert "start from a new checkpoint location" in (refused.value.hint or "")
 
 
 def test_every_trigger_sees_whose_checkpoint_it_is_wherever_its_rows_go() -> None:
-    first = next(iter(guarded(())))
-    assert (first.column("bucket").to_pylist(), first.num_rows) == ([GUARD], 1)
+    first = next(iter(add_guard(())))
+    assert (first.column("bucket").to_pylist(), first.num_rows) == ([GUARD_BUCKET], 1)
     stream = Stream(Case(seq(event("a", "kind = 'A'")).within(5), []), EAGER)
-    check(stream.job, stream.store)
+    check_checkpoint(stream.job, stream.store)
     written = stream.store.header()
     assert written is not None
-    check(stream.job, stream.store)
+    check_checkpoint(stream.job, stream.store)
     assert stream.store.header() == written
     other = replace(stream.job, identity=replace(stream.job.identity, buckets=3))
     with pytest.raises(WorkerError, match="made with 1 bucket, this query has 3"):
-        check(other, stream.store)
+        check_checkpoint(other, stream.store)
 
 
 def test_what_is_no_header_is_refused() -> None:
-    data = to_bytes(Header(MINE))
+    data = header_to_bytes(StateHeader(MINE))
     for broken, message in (
         (data[:4], "cut short"),
         (data[:-1], "not spark-cep's"),
@@ -65,7 +71,7 @@ def test_what_is_no_header_is_refused() -> None:
         (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 1"),
     ):
         with pytest.raises(CepError, match=message):
-            from_bytes(broken, MINE)
+            header_from_bytes(broken, MINE)
 
 
 def test_a_bucket_with_the_state_of_another_pattern_gives_nothing() -> None:
@@ -91,21 +97,21 @@ def shipment(*texts: str) -> Shipment:
 
 
 def test_conditions_that_only_spark_sees_belong_to_the_meaning() -> None:
-    base = meaning("p", shipment("ts", "price + 1"), [["kind = 'A'"], []])
-    assert base == meaning("p", shipment("TS", "price + 1"), [["kind = 'A'"], []])
+    base = query_fingerprint("p", shipment("ts", "price + 1"), [["kind = 'A'"], []])
+    assert base == query_fingerprint("p", shipment("TS", "price + 1"), [["kind = 'A'"], []])
     others = [
-        meaning("q", shipment("ts", "price + 1"), [["kind = 'A'"], []]),
-        meaning("p", shipment("ts", "price + 2"), [["kind = 'A'"], []]),
-        meaning("p", shipment("ts", "size"), [["kind = 'A'"], []]),
-        meaning("p", shipment("ts", "price + 1"), [["kind = 'B'"], []]),
-        meaning("p", shipment("ts", "price + 1"), [[], ["kind = 'A'"]]),
+        query_fingerprint("q", shipment("ts", "price + 1"), [["kind = 'A'"], []]),
+        query_fingerprint("p", shipment("ts", "price + 2"), [["kind = 'A'"], []]),
+        query_fingerprint("p", shipment("ts", "size"), [["kind = 'A'"], []]),
+        query_fingerprint("p", shipment("ts", "price + 1"), [["kind = 'B'"], []]),
+        query_fingerprint("p", shipment("ts", "price + 1"), [[], ["kind = 'A'"]]),
     ]
     assert len({base, *others}) == len(others) + 1
 
 
 def test_the_numbers_that_spark_gives_lambda_variables_do_not() -> None:
     text = "transform(a, lambdafunction((x_{0} + 1), x_{0}))"
-    one, other = (meaning("p", shipment("ts"), [[text.format(n)]]) for n in (1, 27))
+    one, other = (query_fingerprint("p", shipment("ts"), [[text.format(n)]]) for n in (1, 27))
     assert one == other
 
 
@@ -121,7 +127,7 @@ def test_every_field_may_be_null_in_the_store() -> None:
             pa.field("m", pa.map_(pa.string(), pa.field("value", inner, nullable=False))),
         ]
     )
-    loose = as_stored(strict)
+    loose = nullable_schema(strict)
     values = {"s": [None, {"n": 1}], "l": [[None, {"n": 2}], None], "m": [None, [("k", None)]]}
     assert pa.Table.from_pydict(values, loose).to_pydict() == values
-    assert identity("p", loose, 1) == identity("p", as_stored(loose), 1)
+    assert make_identity("p", loose, 1) == make_identity("p", nullable_schema(loose), 1)

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
+from spark_cep.udfs.execution import state
 from spark_cep.udfs.program import Window
-from spark_cep.udfs.rows.advance import UpTo
-from spark_cep.udfs.rows.reach import ahead, unbounded
-from spark_cep.udfs.streaming import remembered
+from spark_cep.udfs.rows.advance import InputHorizon
+from spark_cep.udfs.rows.leaves import rows_ahead, unbounded_reason
 from tests.rows.advances import Step, by_key, cut, in_order
 from tests.rows.programs import answer, cases, current, program, v
 from tests.streaming.row_triggers import RowStream
@@ -38,7 +38,7 @@ def streamed(case: Any, steps: list[Step], forgets: frozenset[int]) -> dict[Any,
     found = []
     for number, step in enumerate(steps):
         if number in forgets:
-            remembered.forget()
+            state.forget_states()
         horizon = FAR if step.up_to.horizon is None else int(step.up_to.horizon)
         found += stream.trigger(step.rows, horizon)
     return by_key(found)
@@ -74,7 +74,11 @@ def test_any_split_into_triggers_gives_the_answer_of_one(examples: int) -> None:
 def test_a_match_of_a_trigger_without_new_rows_is_given_once() -> None:
     # PREV keeps the row, so the state is as large after the match as before.
     case = program(v(0), measures=(current(shift=-1),), rows="one")
-    steps = [Step(((1, 0, None, None, None),), UpTo(-1)), Step((), UpTo(0)), Step((), UpTo(1))]
+    steps = [
+        Step(((1, 0, None, None, None),), InputHorizon(-1)),
+        Step((), InputHorizon(0)),
+        Step((), InputHorizon(1)),
+    ]
     found = streamed(case, steps, frozenset({0, 1, 2}))
     assert [len(given_) for given_ in found.values()] == [1]
 
@@ -92,7 +96,9 @@ def test_within_decides_all_that_looks_at_no_row_behind() -> None:
         case, rows = data.draw(cases())
         case = replace(case, within=case.within or Window("time", 3))
         defines = [each.define for each in case.variables if each.define is not None]
-        assume(unbounded(case) is None and not any(map(ahead, [*defines, *case.measures])))
+        assume(
+            unbounded_reason(case) is None and not any(map(rows_ahead, [*defines, *case.measures]))
+        )
         steps = data.draw(cut(rows))
         try:
             batch = by_key(answer(case, in_order(steps)))

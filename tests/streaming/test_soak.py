@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.pattern import event, no, seq
+from spark_cep.udfs.execution import state
 from spark_cep.udfs.program import Window
-from spark_cep.udfs.streaming import remembered
 from tests.cases import Case
 from tests.local import EAGER
 from tests.rows.programs import compare, concat, current, plus, program, v
@@ -94,7 +94,7 @@ def test_state_and_memory_stay_flat(kind: str) -> None:
         for number in range(TRIGGERS):
             if number % 50 == 49:
                 # As if another worker went on.
-                remembered.forget()
+                state.forget_states()
             matches += trigger(number)
             sizes.append(size(stream.store))
             blobs.append(len(stream.store.blobs))

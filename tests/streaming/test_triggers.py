@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from spark_cep.pattern import event, no, seq
-from spark_cep.udfs import adapting
-from spark_cep.udfs.planning import keeping
+from spark_cep.udfs.events import adaptive
+from spark_cep.udfs.execution import state
+from spark_cep.udfs.planning import planner
 from spark_cep.udfs.program import Plan
-from spark_cep.udfs.streaming import segments
 from tests.cases import Case, has_two_readings
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches
@@ -81,10 +81,10 @@ def test_skip_till_any_match(examples: int) -> None:
 def test_plans_that_change_and_keep_partial_matches_between_triggers(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
-    monkeypatch.setattr(adapting, "MOST_NEW", 1.0)
-    monkeypatch.setattr(adapting, "CLEARLY", 1.0)
-    monkeypatch.setattr(keeping, "KEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(adaptive, "REPLANNING_SECONDS", 0.0)
+    monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
+    monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
+    monkeypatch.setattr(planner, "KEEPING_SECONDS", 0.0)
     agree(examples, cases(("any",)), adapts=True)
 
 
@@ -107,8 +107,8 @@ def test_consume(examples: int) -> None:
 def test_segments_that_are_always_written_anew_change_nothing(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "_LITTLE_WASTE", 0)
-    monkeypatch.setattr(segments, "_MOST_SEGMENTS", 2)
+    monkeypatch.setattr(state, "_LITTLE_WASTE", 0)
+    monkeypatch.setattr(state, "_MOST_SEGMENTS", 2)
     agree(examples // 4, cases(("any", "next", "strict")))
     agree(examples // 4, cases(("any", "next"), consuming=True))
 
@@ -116,10 +116,10 @@ def test_segments_that_are_always_written_anew_change_nothing(
 def test_partial_matches_are_found_again_among_rows_that_still_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adapting, "LITTLE_SECONDS", 0.0)
-    monkeypatch.setattr(adapting, "MOST_NEW", 1.0)
-    monkeypatch.setattr(adapting, "CLEARLY", 1.0)
-    monkeypatch.setattr(keeping, "KEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(adaptive, "REPLANNING_SECONDS", 0.0)
+    monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
+    monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
+    monkeypatch.setattr(planner, "KEEPING_SECONDS", 0.0)
     kinds = [event("a", "kind = 'B'"), event("b", "kind = 'A'"), event("c", "kind = 'A'")]
     pattern = seq(no(event("y", "kind = 'A'")), *kinds).within(3).strategy("skip till any match")
     # The row of time 2 waits in the state between rows that do not.

@@ -14,22 +14,21 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_cep.udfs.output import Field, Output
+from spark_cep.udfs.events.state import fingerprint_program
+from spark_cep.udfs.execution import state
+from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput
+from spark_cep.udfs.execution.packing import from_blob, pack_rows
+from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.trigger import run_trigger
+from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import Adaptation, Plan
 from spark_cep.udfs.shedding import shedder
-from spark_cep.udfs.shedding.arrival import noting
-from spark_cep.udfs.state import fingerprint
-from spark_cep.udfs.streaming import remembered
-from spark_cep.udfs.streaming.header import identity
-from spark_cep.udfs.streaming.job import NO_WATERMARK, Arrived, Job
-from spark_cep.udfs.streaming.packing import from_blob, packed
-from spark_cep.udfs.streaming.store import InMemory
-from spark_cep.udfs.streaming.trigger import run_trigger
+from spark_cep.udfs.shedding.pace import note_arrival
 from tests.local import Pipeline, Setting
 from tests.settings import plans
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.shedding.spec import StreamShed
+    from spark_cep.udfs.shedding.utility import StreamSheddingSpec
     from tests.cases import Case
     from tests.reference.matcher import Match
 
@@ -73,7 +72,7 @@ class Stream:
         *,
         ships_all: bool = True,
         adapts: bool = False,
-        shed: StreamShed | None = None,
+        shed: StreamSheddingSpec | None = None,
     ) -> None:
         self.pipeline = Pipeline(case, Setting(plan, ships_all=ships_all))
         program = self.pipeline.program
@@ -83,19 +82,19 @@ class Stream:
             adaptation = Adaptation("always", to_tree=True, to_hybrid=True)
             program = replace(program, plan=Plan("lazy-chain"), adaptation=adaptation)
         row = self.pipeline.row
-        output = Output(
+        output = EventOutput(
             "all",
             program.orders[0].column,
             row=(Field(row, "u"), Field(-1 + len(program.columns), "p")),
         )
         schema = self._table.schema
-        whose = identity(fingerprint(program), schema, 1)
-        self.job = Job(program, output, schema, whose, "one", shed)
-        self.store = InMemory()
+        whose = make_identity(fingerprint_program(program), schema, 1)
+        self.job = StreamJob(program, output, schema, whose, "one", shed)
+        self.store = InMemoryStore()
         self.metrics: list[dict[str, Any]] = []
         self._places = {row["u"]: place for place, row in enumerate(case.rows)}
-        remembered.forget()
-        shedder.forget()
+        state.forget_states()
+        shedder.forget_shedders()
 
     @property
     def ids(self) -> list[int]:
@@ -107,9 +106,9 @@ class Stream:
         """The matches of one trigger; `rows` of the shipped ones."""
         table = self._table.take(pa.array(rows, pa.int64()))
         table = table.append_column("bucket", pa.array(np.zeros(len(rows), np.int32)))
-        pieces = packed(table.to_batches(), noting(time.time()))
+        pieces = pack_rows(table.to_batches(), note_arrival(time.time()))
         blobs = [blob.as_py() for batch in pieces for blob in batch.column("blob")]
-        arrived = Arrived(0, tuple(blobs), horizon, "stream", str(len(self.metrics)))
+        arrived = TriggerInput(0, tuple(blobs), horizon, "stream", str(len(self.metrics)))
         answer = [from_blob(blob) for blob in run_trigger(self.job, self.store, arrived)]
         found = pa.concat_tables(answer)
         self.metrics.append(json.loads(found.column("metrics")[-1].as_py()))
@@ -168,7 +167,7 @@ def followed(case: Case, course: Course, stream: Stream | None = None) -> Iterat
     horizon = NO_WATERMARK
     for trigger in range(course.triggers + 1):
         if trigger in course.forgets:
-            remembered.forget()
+            state.forget_states()
         later = [t for t, a in zip(times, arrives, strict=True) if a > trigger and t is not None]
         # A watermark never goes back, also where no row with a time is still to come.
         horizon = max(horizon, min(later) - 1 - course.lag if later else NO_WATERMARK)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Shape
 
 
-def chain(order: Sequence[int]) -> Shape:
+def left_deep_shape(order: Sequence[int]) -> Shape:
     """The left-deep shape that binds slots in this order.
 
-    >>> chain([2, 1, 0])
+    >>> left_deep_shape([2, 1, 0])
     ((2, 1), 0)
     """
     shape: Shape = order[0]
@@ -67,10 +67,10 @@ def with_first(shape: Shape, slot: int, whole: Collection[frozenset[int]] = ()) 
         if slot in slots_of(right):
             # What the slot stood with comes first.
             shape = (with_first(right, slot, whole), left) if right != slot else (slot, left)
-            return _bound(_spine(shape, whole), rest)
+            return _join_units(_spine(shape, whole), rest)
         rest.insert(0, right)
         shape = left
-    return _bound([shape], rest)
+    return _join_units([shape], rest)
 
 
 def _spine(shape: Shape, whole: Collection[frozenset[int]]) -> list[Shape]:
@@ -84,7 +84,7 @@ def _spine(shape: Shape, whole: Collection[frozenset[int]]) -> list[Shape]:
     return [first, second, *parts]
 
 
-def _bound(first: Sequence[Shape], rest: Sequence[Shape]) -> Shape:
+def _join_units(first: Sequence[Shape], rest: Sequence[Shape]) -> Shape:
     shape, *others = [*first, *rest]
     for unit in others:
         shape = (shape, unit)

@@ -19,30 +19,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from spark_cep.udfs.planning.blocks import Block, Comparison, Generated
-from spark_cep.udfs.planning.model import plan_cost
+from spark_cep.udfs.planning.cost_model import plan_cost
+from spark_cep.udfs.planning.invariants import Comparison, GeneratedPlan, PlanBlock
 from spark_cep.udfs.planning.shapes import tree_text
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.planning.costs import Costs
-    from spark_cep.udfs.planning.model import BranchModel
-    from spark_cep.udfs.planning.times import Times
+    from spark_cep.udfs.costs import OperationCosts
+    from spark_cep.udfs.planning.cost_model import BranchModel, TimeEstimator
     from spark_cep.udfs.program import Estimates, Shape
 
 
-def zstream(model: BranchModel, estimates: Estimates, costs: Costs) -> Generated:
+def plan_zstream(model: BranchModel, estimates: Estimates, costs: OperationCosts) -> GeneratedPlan:
     """The cheapest tree over runs of slots."""
     times = model.given(estimates).times(costs)
-    best = _best(times, 0, model.size)
-    blocks = tuple(_blocks(model, costs, times, best))
-    return Generated(best.shape, blocks, plan_cost(model, best.shape, estimates, costs))
+    best = _best_run(times, 0, model.size)
+    blocks = tuple(_run_blocks(model, costs, times, best))
+    return GeneratedPlan(best.shape, blocks, plan_cost(model, best.shape, estimates, costs))
 
 
 # ---- dynamic programming -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SlotRun:
     """The best tree over the slots [start, stop). `split`: where its second part begins."""
 
     start: int
@@ -60,30 +59,30 @@ class _Run:
         return self.stop - self.start == 1
 
 
-def _best(times: Times, start: int, stop: int) -> _Run:
+def _best_run(times: TimeEstimator, start: int, stop: int) -> _SlotRun:
     known = times.found.get((start, stop))
     if known is not None:
-        return cast("_Run", known)
+        return cast("_SlotRun", known)
     if stop - start == 1:
-        best = _Run(start, stop, start)
+        best = _SlotRun(start, stop, start)
     else:
         # min takes the first of equals: ties go to the earliest split.
         best = min(
-            (_joined(times, start, split, stop) for split in range(start + 1, stop)),
+            (_join_runs(times, start, split, stop) for split in range(start + 1, stop)),
             key=lambda run: run.time,
         )
     times.found[start, stop] = best
     return best
 
 
-def _joined(times: Times, start: int, split: int, stop: int) -> _Run:
+def _join_runs(times: TimeEstimator, start: int, split: int, stop: int) -> _SlotRun:
     """The best tree whose two parts meet at `split`."""
-    spine, unit = _oriented(times, _best(times, start, split), _best(times, split, stop))
+    spine, unit = _orient(times, _best_run(times, start, split), _best_run(times, split, stop))
     time = (spine.time + unit.time) + times.join(spine.slots, unit.slots)
-    return _Run(start, stop, (spine.shape, unit.shape), time, split)
+    return _SlotRun(start, stop, (spine.shape, unit.shape), time, split)
 
 
-def _oriented(times: Times, first: _Run, second: _Run) -> tuple[_Run, _Run]:
+def _orient(times: TimeEstimator, first: _SlotRun, second: _SlotRun) -> tuple[_SlotRun, _SlotRun]:
     """Which of two neighbours is the spine."""
     if first.is_slot != second.is_slot:
         in_order = second.is_slot
@@ -98,27 +97,29 @@ def _oriented(times: Times, first: _Run, second: _Run) -> tuple[_Run, _Run]:
 # ---- blocks ------------------------------------------------------------------------------------
 
 
-def _blocks(model: BranchModel, costs: Costs, times: Times, run: _Run) -> Iterator[Block]:
+def _run_blocks(
+    model: BranchModel, costs: OperationCosts, times: TimeEstimator, run: _SlotRun
+) -> Iterator[PlanBlock]:
     if run.is_slot:
         return
-    first, second = _best(times, run.start, run.split), _best(times, run.split, run.stop)
-    yield from _blocks(model, costs, times, first)
-    yield from _blocks(model, costs, times, second)
-    sides = _sides(model, costs, run, first, second)
+    first, second = _best_run(times, run.start, run.split), _best_run(times, run.split, run.stop)
+    yield from _run_blocks(model, costs, times, first)
+    yield from _run_blocks(model, costs, times, second)
+    sides = _side_comparison(model, costs, run, first, second)
     if sides is not None:
-        yield Block((sides,))
+        yield PlanBlock((sides,))
     splits = [split for split in range(run.start + 1, run.stop) if split != run.split]
     if splits:
-        yield Block(
+        yield PlanBlock(
             tuple(
-                Cheaper(
-                    model, costs, run.shape, _joined(times, run.start, split, run.stop).shape,
+                CostComparison(
+                    model, costs, run.shape, _join_runs(times, run.start, split, run.stop).shape,
                     wins_ties=run.split < split,
                 )
                 for split in splits
             ),
             tuple(
-                CheaperThanAny(
+                SplitComparison(
                     model, costs, run.shape, (run.start, split, run.stop),
                     wins_ties=run.split < split,
                 )
@@ -127,8 +128,8 @@ def _blocks(model: BranchModel, costs: Costs, times: Times, run: _Run) -> Iterat
         )  # fmt: skip
 
 
-def _sides(
-    model: BranchModel, costs: Costs, run: _Run, first: _Run, second: _Run
+def _side_comparison(
+    model: BranchModel, costs: OperationCosts, run: _SlotRun, first: _SlotRun, second: _SlotRun
 ) -> Comparison | None:
     """What decides which part is the unit, where that is open."""
     if first.is_slot != second.is_slot:
@@ -140,16 +141,16 @@ def _sides(
         and isinstance(unit, int)
         and model.is_symmetric(first.slots, second.slots)
     ):
-        return Rarer(model, spine, unit)
-    return Cheaper(model, costs, run.shape, (unit, spine), wins_ties=spine == first.shape)
+        return RateComparison(model, spine, unit)
+    return CostComparison(model, costs, run.shape, (unit, spine), wins_ties=spine == first.shape)
 
 
 @dataclass(frozen=True, eq=False)
-class Cheaper(Comparison):
+class CostComparison(Comparison):
     """Over the same slots, the tree `chosen` takes less time than `other`."""
 
     model: BranchModel
-    costs: Costs
+    costs: OperationCosts
     chosen: Shape
     other: Shape
     wins_ties: bool
@@ -163,19 +164,19 @@ class Cheaper(Comparison):
 
 
 @dataclass(frozen=True, eq=False)
-class CheaperThanAny(Comparison):
+class SplitComparison(Comparison):
     """The tree `chosen` takes less time than every tree over the same run that is split at the
     place in the middle of `others` (start, split, stop)."""
 
     model: BranchModel
-    costs: Costs
+    costs: OperationCosts
     chosen: Shape
     others: tuple[int, int, int]
     wins_ties: bool
 
     def sides(self, estimates: Estimates) -> tuple[float, float]:
         times = self.model.given(estimates).times(self.costs)
-        return times.shape(self.chosen)[0], _joined(times, *self.others).time
+        return times.shape(self.chosen)[0], _join_runs(times, *self.others).time
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
         start, split, stop = self.others
@@ -184,7 +185,7 @@ class CheaperThanAny(Comparison):
 
 
 @dataclass(frozen=True, eq=False)
-class Rarer(Comparison):
+class RateComparison(Comparison):
     """Of two slots that are joined, `spine` has fewer candidates than `unit`."""
 
     model: BranchModel

@@ -1,1 +1,1 @@
-"""Remote data in the workers: values that conditions look up by key, fetched while matching."""
+"""Remote values in the workers: fetched, cached, looked up by key."""

@@ -10,7 +10,7 @@ Why ids: whatever is known of a key can then be a numpy column, and a hit costs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,18 +18,72 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_cep.udfs.values.arrow_values import whole
+from spark_cep.udfs.errors import RemoteError
+from spark_cep.udfs.values.arrow_values import to_single_array
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from spark_cep.udfs.remote_spec import RemoteSpec
     from spark_cep.udfs.values.arrow_values import Array
 
+
+# --------------------------------------------------------------------------------------------------
+# A numpy column that grows at its end.
+#
+# Always holds: there is at least one place beyond the last, and it has the fill value; so index -1,
+# which stands for "no key", reads the fill value without a mask. Room doubles, so that appending
+# costs a constant time per element, however small the pieces.
+# --------------------------------------------------------------------------------------------------
+
+
+_INITIAL_CAPACITY = 64
+
+
+class GrowableArray:
+    """`all` is the whole room, to be indexed by places (and -1); `used` what has been filled."""
+
+    def __init__(self, dtype: npt.DTypeLike, fill: Any = 0) -> None:
+        self._fill = fill
+        self.size = 0
+        self.all: Array = np.full(_INITIAL_CAPACITY, fill, dtype)
+
+    @property
+    def used(self) -> Array:
+        return self.all[: self.size]
+
+    def grow(self, size: int) -> None:
+        """To `size` places; the new ones have the fill value."""
+        if size >= len(self.all):
+            wider = np.full(max(size + 1, 2 * len(self.all)), self._fill, self.all.dtype)
+            wider[: self.size] = self.used
+            self.all = wider
+        self.size = max(size, self.size)
+
+    def append(self, values: Array) -> None:
+        start = self.size
+        self.grow(start + len(values))
+        self.all[start : self.size] = values
+
+
+def distinct_places(places: Array, size: int) -> Array:
+    """The different places that are not -1, ascending; `size` is how many there can be."""
+    places = places.ravel()
+    if len(places) * 8 < size:
+        found = np.unique(places)
+        return found[np.searchsorted(found, 0) :]
+    seen = np.zeros(size + 1, np.bool_)
+    seen[places] = True  # -1 marks the spare place
+    return np.flatnonzero(seen[:size])
+
+
 NO_KEY: Final = -1
-UNKNOWN: Final = -2
+UNKNOWN_KEY: Final = -2
 # NaN differs from itself, but Python finds the very object that is a key of a dict.
 _NAN: Final = float("nan")
 
 
-class Keys:
+class KeyIndex:
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._types = tuple(types)
         self._ids: dict[Any, int] = {}
@@ -41,13 +95,13 @@ class Keys:
     def ids(self, parts: Sequence[pa.Array]) -> Array:
         """An id for each row of the parts; a key that is new gets one."""
         codes, keys = self._distinct(parts)
-        return _spread(self.intern(keys), codes)
+        return _spread_ids(self.intern(keys), codes)
 
     def find(self, parts: Sequence[pa.Array]) -> Array:
         """As `ids`, but a key that is new is UNKNOWN."""
         codes, keys = self._distinct(parts)
-        known = (self._ids.get(key, UNKNOWN) for key in keys)
-        return _spread(np.fromiter(known, np.int64, len(keys)), codes)
+        known = (self._ids.get(key, UNKNOWN_KEY) for key in keys)
+        return _spread_ids(np.fromiter(known, np.int64, len(keys)), codes)
 
     def intern(self, keys: Iterable[Any]) -> Array:
         """The ids of Python keys."""
@@ -60,7 +114,7 @@ class Keys:
         for key in keys:
             place = ids.get(key)
             if place is None:
-                kept = canonical(key)
+                kept = canonical_key(key)
                 place = ids.setdefault(kept, len(values))
                 if place == len(values):
                     values.append(kept)
@@ -69,26 +123,28 @@ class Keys:
 
     def _distinct(self, parts: Sequence[pa.Array]) -> tuple[Array, list[Any]]:
         """A code for each row, -1 for NULL, and the keys that the codes stand for."""
-        encoded = [_encoded(part, type_) for part, type_ in zip(parts, self._types, strict=True)]
+        encoded = [_encode(part, type_) for part, type_ in zip(parts, self._types, strict=True)]
         if len(encoded) == 1:
             codes, words = encoded[0]
-            return codes, _python(words)
-        lists = [_python(words) for _, words in encoded]
-        codes, places = reduce(_crossed, encoded[1:], _alone(*encoded[0]))
+            return codes, _to_python(words)
+        lists = [_to_python(words) for _, words in encoded]
+        codes, places = reduce(_cross_parts, encoded[1:], _single_part(*encoded[0]))
         columns = [
             map(part.__getitem__, place.tolist()) for part, place in zip(lists, places, strict=True)
         ]
         return codes, list(zip(*columns, strict=True))
 
 
-_Places = list["Array"]
+_PartPlaces = list["Array"]
 
 
-def _alone(codes: Array, words: pa.Array) -> tuple[Array, _Places]:
+def _single_part(codes: Array, words: pa.Array) -> tuple[Array, _PartPlaces]:
     return codes, [np.arange(len(words))]
 
 
-def _crossed(left: tuple[Array, _Places], right: tuple[Array, pa.Array]) -> tuple[Array, _Places]:
+def _cross_parts(
+    left: tuple[Array, _PartPlaces], right: tuple[Array, pa.Array]
+) -> tuple[Array, _PartPlaces]:
     """The distinct pairs of two codes. There are never more of them than rows, so that the next
     product fits into int64 too."""
     (codes, places), (others, words) = left, right
@@ -100,10 +156,10 @@ def _crossed(left: tuple[Array, _Places], right: tuple[Array, pa.Array]) -> tupl
     return _indices(pairs), [*(place[first] for place in places), second]
 
 
-def _encoded(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
+def _encode(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
     if pa.types.is_dictionary(part.type):
-        return _recoded(part, type_)
-    array = whole(part)
+        return _encode_dictionary(part, type_)
+    array = to_single_array(part)
     if array.type != type_:
         array = array.cast(type_)
     if pa.types.is_floating(type_):
@@ -112,9 +168,9 @@ def _encoded(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
     return _indices(encoded), encoded.dictionary
 
 
-def _recoded(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
+def _encode_dictionary(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
     """Of a column that came encoded, only the dictionary, which may repeat words."""
-    codes, words = _encoded(part.dictionary, type_)
+    codes, words = _encode(part.dictionary, type_)
     indices = part.indices.cast(pa.int64())
     places = indices.fill_null(len(codes)).to_numpy()
     return np.append(codes, NO_KEY)[places], words
@@ -127,23 +183,131 @@ def _indices(encoded: pa.DictionaryArray) -> Array:
     return np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-def _python(words: pa.Array) -> list[Any]:
+def _to_python(words: pa.Array) -> list[Any]:
     if not (pa.types.is_integer(words.type) or pa.types.is_floating(words.type)):
         return list(words.to_pylist())
     keys: list[Any] = words.to_numpy(zero_copy_only=False).tolist()  # a fifth of the time
-    return [canonical(key) for key in keys] if pa.types.is_floating(words.type) else keys
+    return [canonical_key(key) for key in keys] if pa.types.is_floating(words.type) else keys
 
 
-def canonical(key: Any) -> Any:
+def canonical_key(key: Any) -> Any:
     """The key as it is kept: all NaNs are one object, -0.0 is 0.0."""
     if isinstance(key, float):
         return key + 0.0 if key == key else _NAN  # noqa: PLR0124, only NaN differs from itself
     if isinstance(key, tuple):
-        return tuple(map(canonical, key))
+        return tuple(map(canonical_key, key))
     return key
 
 
-def _spread(ids: Array, codes: Array) -> Array:
+def _spread_ids(ids: Array, codes: Array) -> Array:
     if not len(ids):
         return np.full(len(codes), NO_KEY)
     return np.where(codes < 0, NO_KEY, ids[codes])
+
+
+# --------------------------------------------------------------------------------------------------
+# Which element is fetched for a key: the key's own, or the whole that the key is part of.
+#
+# An element is what is fetched and kept, and has a place like a key has an id. Without `part_of`
+# both are the same numbers. A key whose whole is NULL is never fetched, like a NULL key.
+# --------------------------------------------------------------------------------------------------
+
+
+class PartIndex:
+    def __init__(self, keys: KeyIndex, remote: RemoteSpec) -> None:
+        self._parts = keys
+        self._remote = remote
+        self._wholes = KeyIndex(()) if remote.part_of is not None else keys
+        self._element = GrowableArray(np.int64, NO_KEY)
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return len(self._wholes)
+
+    @property
+    def has_wholes(self) -> bool:
+        return self._wholes is not self._parts
+
+    def keys(self, elements: Array) -> list[Any]:
+        return list(map(self._wholes.values.__getitem__, elements.tolist()))
+
+    def of(self, ids: Array) -> Array:
+        """The elements of ids, -1 of -1."""
+        if not self.has_wholes:
+            return ids
+        if self._element.size < len(self._parts):
+            self._see_new()
+        return self._element.all[ids]
+
+    def intern(self, element: int, keys: list[Any]) -> Array:
+        """The ids of the keys that came with a whole; -1 for one that belongs to another."""
+        self.of(np.zeros(0, np.int64))  # all keys so far have their elements
+        ids = self._parts.intern(keys)
+        fresh = ids[ids >= self._element.size]
+        self._element.grow(len(self._parts))
+        self._element.all[fresh] = element
+        return np.where(self._element.all[ids] == element, ids, NO_KEY)
+
+    def _see_new(self) -> None:
+        keys = self._parts.values[self._element.size :]
+        wholes = [self._whole(key) for key in keys]
+        present = np.array([whole is not None for whole in wholes], np.bool_)
+        elements = np.full(len(keys), NO_KEY)
+        elements[present] = self._wholes.intern(whole for whole in wholes if whole is not None)
+        self._element.append(elements)
+
+    def _whole(self, key: Any) -> Any:
+        part_of = self._remote.part_of
+        assert part_of is not None
+        try:
+            whole = part_of(key)
+            hash(whole)
+        except Exception as error:
+            raise RemoteError(
+                f"part_of of remote {self._remote.name!r} failed for a key: {type(error).__name__}",
+                hint="it gets a key and gives the key of the whole, a plain value or a tuple",
+                details={"remote": self._remote.name},
+            ) from None
+        return whole
+
+
+# --------------------------------------------------------------------------------------------------
+# A remote table that the driver collected: every worker has it whole, so nothing is fetched.
+#
+# Always holds: keys are found as `keys.py` tells them apart. The table travels as Arrow's own
+# bytes; each worker indexes it once, when the first key is asked for.
+# --------------------------------------------------------------------------------------------------
+
+
+class LocalTable:
+    """A function from keys to values. `table`: columns of the key's parts, and the value's."""
+
+    def __init__(self, table: pa.Table) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        self._bytes = sink.getvalue().to_pybytes()
+        self._found: tuple[dict[Any, int], pa.ChunkedArray] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_bytes": self._bytes, "_found": None}
+
+    def __call__(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        places, values = self._opened()
+        found = {key: places[canonical_key(key)] for key in keys if canonical_key(key) in places}
+        taken = values.take(pa.array(found.values(), pa.int64()))
+        return dict(zip(found, taken.to_pylist(), strict=True))
+
+    def _opened(self) -> tuple[dict[Any, int], pa.ChunkedArray]:
+        if self._found is None:
+            with pa.ipc.open_stream(self._bytes) as reader:
+                table = reader.read_all()
+            places = {canonical_key(key): place for place, key in enumerate(_table_keys(table))}
+            self._found = places, table.column(table.num_columns - 1)
+        return self._found
+
+
+def _table_keys(table: pa.Table) -> Iterator[Any]:
+    parts = [table.column(place).to_pylist() for place in range(table.num_columns - 1)]
+    return iter(parts[0]) if len(parts) == 1 else zip(*parts, strict=True)

@@ -21,7 +21,7 @@ MILLISECOND = 1e-3
 
 
 @dataclass(frozen=True)
-class Growth:
+class GrowthRates:
     """By class: `counts`, the partial matches expected (#P); `rates`, the arrivals of events that
     make a partial match of the class, but for conditions on fetched values. `seconds`: what one
     more partial match costs."""
@@ -35,27 +35,28 @@ class Growth:
         return {}
 
     def later(self, level: int, latency: float) -> tuple[int, ...]:
-        """`succ` for a latency, rounded up to milliseconds and kept, as long as the figures do."""
+        """`useful_postponements` for a latency, rounded up to milliseconds and kept, as long as the
+        figures do."""
         key = (level, -int(-latency // MILLISECOND))
         if key not in self._known:
-            self._known[key] = succ(level, key[1] * MILLISECOND, self)
+            self._known[key] = useful_postponements(level, key[1] * MILLISECOND, self)
         return self._known[key]
 
 
-def develops_in(level: int, later: int, rates: Sequence[float]) -> float:
+def development_time(level: int, later: int, rates: Sequence[float]) -> float:
     """E(j, m): the time in which a partial match of class `level` becomes one of class `later`."""
     total = sum(rates[level + 1 : later + 1])
     return 1 / total if total > 0 else inf
 
 
-def hidden(level: int, later: int, latency: float, growth: Growth) -> float:
+def hidden_latency(level: int, later: int, latency: float, growth: GrowthRates) -> float:
     """The part of the latency that postponing from `level` to `later` hides."""
-    return min(develops_in(level, later, growth.rates), latency)
+    return min(development_time(level, later, growth.rates), latency)
 
 
-def extra(level: int, later: int, growth: Growth) -> float:
+def extra_cost(level: int, later: int, growth: GrowthRates) -> float:
     """Equation 8: the time that the additional partial matches cost."""
-    time = develops_in(level, later, growth.rates)
+    time = development_time(level, later, growth.rates)
     cost = growth.seconds
     for between in range(level + 1, later):
         grown = growth.counts[between] * growth.rates[between + 1]
@@ -63,10 +64,10 @@ def extra(level: int, later: int, growth: Growth) -> float:
     return cost
 
 
-def succ(level: int, latency: float, growth: Growth) -> tuple[int, ...]:
+def useful_postponements(level: int, latency: float, growth: GrowthRates) -> tuple[int, ...]:
     """The later classes up to which postponing pays."""
     return tuple(
         later
         for later in range(level + 1, len(growth.rates))
-        if hidden(level, later, latency, growth) > extra(level, later, growth)
+        if hidden_latency(level, later, latency, growth) > extra_cost(level, later, growth)
     )

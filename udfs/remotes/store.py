@@ -9,41 +9,354 @@ Always holds: row 0 is NULL, which is what a missing key has. A row number stays
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_cep.udfs.remotes.conversion import to_arrow
-from spark_cep.udfs.remotes.elements import Elements
-from spark_cep.udfs.remotes.growing import Growing, distinct
-from spark_cep.udfs.remotes.sizes import sizes
-from spark_cep.udfs.values.arrow_values import is_plain, plain, plain_type, validity
+from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.remotes.keys import NO_KEY, GrowableArray, KeyIndex, distinct_places
+from spark_cep.udfs.values.arrow_values import is_plain, plain_type, plain_values, validity
 from spark_cep.udfs.values.vectors import Vector, dtype_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.values.arrow_values import Array
 
+
+# --------------------------------------------------------------------------------------------------
+# Python values that a source gave, as an Arrow array of the declared type, or not at all.
+#
+# Always holds: nothing is cast silently. An integer may become a double or a decimal where that is
+# exact, a naive datetime counts as UTC for a type with a time zone, a float may be rounded to 32
+# bits; everything else must be of the declared type already. pyarrow alone would cut fractions off
+# for an integer type, take text for bytes, text for a list of letters, a number for a date.
+# --------------------------------------------------------------------------------------------------
+
+
+_INT: Final = (int, np.integer)
+_PLAIN_TYPES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...] = (
+    (pa.types.is_boolean, (bool, np.bool_)),
+    (pa.types.is_integer, _INT),
+    (pa.types.is_floating, (float, np.floating, *_INT)),
+    (pa.types.is_decimal, (Decimal, *_INT)),
+    (pa.types.is_string, (str,)),
+    (pa.types.is_large_string, (str,)),
+    (pa.types.is_binary, (bytes, bytearray, memoryview)),
+    (pa.types.is_large_binary, (bytes, bytearray, memoryview)),
+    (pa.types.is_timestamp, (datetime, np.datetime64)),
+    (pa.types.is_date, (date,)),
+    (pa.types.is_duration, (timedelta, np.timedelta64)),
+    (pa.types.is_null, ()),
+)
+_LIST_CLASSES: Final = (list, tuple, set, frozenset, np.ndarray)
+
+
+class RemoteValueError(CepError):
+    """A value is not of the declared type. It is not in the text: it may be a secret."""
+
+
+def to_arrow(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """The values as an array of the type; Garbage if one cannot be."""
+    try:
+        return pa.array(_convert(values, type_), type_)
+    except RemoteValueError:
+        raise
+    except Exception as error:  # also what a value's own methods raise
+        given = ", ".join(sorted({type(v).__name__ for v in values if v is not None}))
+        raise RemoteValueError(f"{given} that does not fit {type_}") from error
+
+
+def _convert(values: list[Any], type_: pa.DataType) -> list[Any]:
+    """The values in a form that pyarrow takes for the type."""
+    if is_list(type_):
+        return _convert_lists(values, type_)
+    if pa.types.is_struct(type_):
+        _check_classes(values, (Mapping,), type_)
+        for field in type_:
+            inner = [None if v is None else v.get(field.name) for v in values]
+            if _needs_conversion(field.type):
+                fitted = _convert(inner, field.type)
+                values = [
+                    None if v is None else {**v, field.name: part}
+                    for v, part in zip(values, fitted, strict=True)
+                ]
+            else:
+                _convert(inner, field.type)
+        return values
+    if pa.types.is_map(type_):
+        _check_classes(values, (Mapping,), type_)
+        return [None if v is None else _convert_entries(v, type_) for v in values]
+    allowed = next((kinds for test, kinds in _PLAIN_TYPES if test(type_)), (object,))
+    _check_classes(values, allowed, type_)
+    if pa.types.is_float32(type_):
+        _check_range(values, type_)
+    return values
+
+
+def _convert_lists(values: list[Any], type_: pa.DataType) -> list[Any]:
+    _check_classes(values, _LIST_CLASSES, type_)
+    if any(isinstance(v, np.ndarray) and v.ndim != 1 for v in values):
+        raise RemoteValueError(f"an array of several dimensions instead of {type_}")
+    if _needs_conversion(type_.value_type):
+        return [None if v is None else _convert(list(v), type_.value_type) for v in values]
+    _convert(list(chain.from_iterable(v for v in values if v is not None)), type_.value_type)
+    return [list(v) if isinstance(v, set | frozenset) else v for v in values]
+
+
+def _convert_entries(value: Mapping[Any, Any], type_: pa.DataType) -> list[tuple[Any, Any]]:
+    keys = _convert(list(value.keys()), type_.key_type)
+    return list(zip(keys, _convert(list(value.values()), type_.item_type), strict=True))
+
+
+def is_list(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
+
+
+def _needs_conversion(type_: pa.DataType) -> bool:
+    return is_list(type_) or pa.types.is_struct(type_) or pa.types.is_map(type_)
+
+
+def _check_classes(values: Iterable[Any], allowed: tuple[type, ...], type_: pa.DataType) -> None:
+    for kind in set(map(type, values)):
+        if kind is type(None):
+            continue
+        # bool is an int and datetime a date for Python, and neither is for Spark.
+        excluded = (kind is bool and bool not in allowed and allowed != (object,)) or (
+            issubclass(kind, datetime) and pa.types.is_date(type_)
+        )
+        if excluded or not issubclass(kind, allowed):
+            raise RemoteValueError(f"{kind.__name__} instead of {type_}")
+
+
+def _check_range(values: list[Any], type_: pa.DataType) -> None:
+    largest = float(np.finfo(np.float32).max)
+    if any(v is not None and math.isfinite(v) and abs(v) > largest for v in values):
+        raise RemoteValueError(f"a number beyond the range of {type_}")
+
+
+# --------------------------------------------------------------------------------------------------
+# How many bytes each value of an Arrow array takes: its data and its offsets.
+#
+# The few bits of validity are left out, and no value counts as less than a word: what is known of a
+# key takes that anyway.
+# --------------------------------------------------------------------------------------------------
+
+
+LEAST_BYTES = 8
+_OFFSET_BYTES = 4
+
+
+def value_sizes(array: pa.Array) -> Array:
+    return np.maximum(_raw_sizes(array), LEAST_BYTES)
+
+
+def _raw_sizes(array: pa.Array) -> Array:
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        parts = [_raw_sizes(part) for part in array.flatten()]
+        return np.sum(parts, axis=0) if parts else np.zeros(len(array), np.int64)
+    if is_list(type_) or pa.types.is_map(type_):
+        return _list_sizes(array)
+    try:
+        width = type_.bit_width
+    except ValueError:
+        lengths = pc.fill_null(pc.binary_length(array), 0)
+        return np.asarray(lengths.to_numpy(zero_copy_only=False)).astype(np.int64) + _OFFSET_BYTES
+    return np.full(len(array), -(-width // 8), np.int64)
+
+
+def _list_sizes(array: pa.Array) -> Array:
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    elements = array.values if not pa.types.is_map(array.type) else _map_entries(array)
+    ends = np.zeros(len(elements) + 1, np.int64)
+    np.cumsum(_raw_sizes(elements), out=ends[1:])
+    return np.asarray(ends[offsets[1:]] - ends[offsets[:-1]] + _OFFSET_BYTES)
+
+
+def _map_entries(array: pa.MapArray) -> pa.Array:
+    return pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+
+
+# --------------------------------------------------------------------------------------------------
+# What is known of each element, as columns.
+#
+# Always holds: the place -1, where a NULL key points, is HERE. `bytes` is the sum of the sizes of
+# the elements that are here.
+# --------------------------------------------------------------------------------------------------
+
+
+# In this order: a wait for what is less than FAILED goes on.
+ABSENT: Final = 0
+IN_FLIGHT: Final = 1
+FAILED: Final = 2
+PRESENT: Final = 3
+# What is needed and was not used yet outlives so many `settle`s, also where it does not fit: else
+# who waits for several values, and reads them some blocks later, might never have all at once.
+# More than the four batches that a lookup stage asks for ahead.
+SPARED_SETTLES: Final = 8
+
+
+class ElementStates:
+    """`certain`: somebody needs it and has not used it yet. `ahead`: it was asked for ahead and
+    nobody has used it. `missed`: counted as a miss and not used since. `untrue`: NULL for a
+    failure. `batch`: the number of the batch that it is under way in. `last_used` counts uses,
+    `spared_until` settles."""
+
+    def __init__(self) -> None:
+        self.state = GrowableArray(np.int8, PRESENT)
+        self.certain = GrowableArray(np.bool_)
+        self.ahead = GrowableArray(np.bool_)
+        self.missed = GrowableArray(np.bool_)
+        self.untrue = GrowableArray(np.bool_)
+        self.batch = GrowableArray(np.int64)
+        self.last_used = GrowableArray(np.int64)
+        self.size = GrowableArray(np.int64)
+        self.fetched = GrowableArray(np.float64)
+        self.spared_until = GrowableArray(np.int64)
+        self.bytes = 0
+        self.settles = 0
+        self._uses = 0
+
+    def grow(self, size: int) -> None:
+        start = self.state.size
+        if size > start:
+            for column in vars(self).values():
+                if isinstance(column, GrowableArray):
+                    column.grow(size)
+            self.state.used[start:] = ABSENT
+
+    def here(self) -> Array:
+        return np.flatnonzero(self.state.used == PRESENT)
+
+    def ask(self, elements: Array, batch: int, *, ahead: bool) -> None:
+        self.state.all[elements] = IN_FLIGHT
+        self.batch.all[elements] = batch
+        self.ahead.all[elements] = ahead
+        self.certain.all[elements] = not ahead
+
+    def arrive(self, elements: Array, sizes: Array, now: float) -> None:
+        self.state.all[elements] = PRESENT
+        self.size.all[elements] = sizes
+        self.fetched.all[elements] = now
+        self.untrue.all[elements] = False
+        # What has just come has not been unused for long.
+        self.last_used.all[elements] = self._uses
+        self.spared_until.all[elements] = self.settles + SPARED_SETTLES
+        self.bytes += int(sizes.sum())
+
+    def wait(self, elements: Array) -> None:
+        """Of elements whose values somebody will read now."""
+        self.certain.all[elements] = True
+        self.spared_until.all[elements] = self.settles + SPARED_SETTLES
+
+    def is_spared(self, elements: Array) -> Array:
+        due = self.spared_until.all[elements] >= self.settles
+        return np.asarray(due & self.certain.all[elements])
+
+    def use(self, elements: Array) -> None:
+        self._uses += 1
+        self.last_used.all[elements] = self._uses
+        for column in (self.certain, self.ahead, self.missed):
+            column.all[elements] = False
+
+    def drop(self, elements: Array) -> None:
+        """Of elements that are here."""
+        self.state.all[elements] = ABSENT
+        self.bytes -= int(self.size.all[elements].sum())
+        for column in (self.certain, self.ahead, self.missed):
+            column.all[elements] = False
+
+
+# --------------------------------------------------------------------------------------------------
+# Which elements the fetched arrays have, for `x IN remote(...)`.
+#
+# Each different element is a code, and each row has its codes in ascending order, so a test is a
+# binary search among those of its row, made for all rows at once: some steps more where arrays are
+# long, and not their length.
+# --------------------------------------------------------------------------------------------------
+
+
+class MembershipIndex:
+    """`seen`: how many chunks were taken in."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self.seen = 0
+        self._words = KeyIndex((type_,))
+        self._codes = GrowableArray(np.int64)
+        # Of each row: where its codes begin, how many they are, whether it is NULL or has a NULL.
+        self._starts = GrowableArray(np.int64)
+        self._lengths = GrowableArray(np.int64)
+        self._valid = GrowableArray(np.bool_)
+        self._has_null = GrowableArray(np.bool_)
+
+    def append(self, chunk: pa.Array) -> None:
+        valid = validity(chunk)
+        valid = np.ones(len(chunk), np.bool_) if valid is None else valid
+        offsets = chunk.offsets.to_numpy().astype(np.int64)
+        elements = chunk.values.slice(offsets[0], offsets[-1] - offsets[0])
+        rows = np.repeat(np.arange(len(chunk)), np.diff(offsets))
+        codes = self._words.ids((elements,))
+        self._valid.append(valid)
+        self._has_null.append(np.bincount(rows[codes < 0], minlength=len(chunk)) > 0)
+        known = (codes >= 0) & valid[rows]
+        width = len(self._words) + 1
+        pairs = np.unique(rows[known] * width + codes[known])
+        lengths = np.bincount(pairs // width, minlength=len(chunk))
+        self._starts.append(self._codes.size + np.cumsum(lengths) - lengths)
+        self._lengths.append(lengths)
+        self._codes.append(pairs % width)
+
+    def codes(self, values: pa.Array) -> Array:
+        """What `member` takes for values."""
+        return self._words.find((values,))
+
+    def member(self, rows: Array, codes: Array) -> Vector:
+        """array_contains(array of the row, value)."""
+        found = self._find(rows, codes)
+        valid = self._valid.all[rows] & (found | ~self._has_null.all[rows]) & (codes != NO_KEY)
+        return Vector(found, None if valid.all() else valid)
+
+    def _find(self, rows: Array, codes: Array) -> Array:
+        if not rows.size:
+            return np.zeros(rows.shape, np.bool_)
+        known = self._codes.all
+        low, lengths = self._starts.all[rows], self._lengths.all[rows]
+        end = low + lengths
+        high = end
+        for _ in range(int(lengths.max()).bit_length()):
+            middle = (low + high) >> 1
+            later = (known[middle] < codes) & (middle < high)
+            low, high = np.where(later, middle + 1, low), np.where(later, high, middle)
+        return np.asarray((low < end) & (known[low] == codes))
+
+
 NULL_ROW: Final = 0
-_WORDS: Final = (
+_STRING_TESTS: Final = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
 )  # fmt: skip
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
-class Store:
+class ValueStore:
     def __init__(self, type_: pa.DataType) -> None:
         self.type = type_
         self._clear(pa.nulls(1, type_))
 
     def _clear(self, rows: pa.Array) -> None:
         self._chunks = [rows]
-        self._scalars: dict[Path, _Scalars] = {}
-        self._elements: dict[Path, Elements] = {}
-        self.sizes = Growing(np.int64)
-        self.sizes.append(sizes(rows))
+        self._scalars: dict[FieldPath, _ScalarColumn] = {}
+        self._elements: dict[FieldPath, MembershipIndex] = {}
+        self.sizes = GrowableArray(np.int64)
+        self.sizes.append(value_sizes(rows))
 
     @property
     def rows(self) -> int:
@@ -54,7 +367,7 @@ class Store:
         chunk = to_arrow(values, self.type)
         start = self.rows
         self._chunks.append(chunk)
-        self.sizes.append(sizes(chunk))
+        self.sizes.append(value_sizes(chunk))
         rows = np.arange(start, self.rows)
         if chunk.null_count:
             rows[~chunk.is_valid().to_numpy(zero_copy_only=False)] = NULL_ROW
@@ -63,7 +376,7 @@ class Store:
     def drop(self, used: Array) -> Array | None:
         """Frees what is in no row of `used`, if that is worth it: then the new number of each old
         row is returned."""
-        kept = distinct(np.append(used, NULL_ROW), self.rows)
+        kept = distinct_places(np.append(used, NULL_ROW), self.rows)
         if 2 * len(kept) > self.rows and 2 * self.sizes.all[kept].sum() > self.sizes.used.sum():
             return None
         renumbered = np.zeros(self.rows, np.int64)
@@ -74,7 +387,7 @@ class Store:
     def take(self, rows: Array) -> pa.Array:
         """The values of rows as an array of the source's type."""
         if len(self._chunks) > 1:
-            columns: list[tuple[Path, _Scalars | Elements]] = []
+            columns: list[tuple[FieldPath, _ScalarColumn | MembershipIndex]] = []
             columns += [*self._scalars.items(), *self._elements.items()]
             for path, column in columns:
                 self._see(column, path)
@@ -83,50 +396,50 @@ class Store:
                 column.seen = 1
         return self._chunks[0].take(pa.array(rows))
 
-    def vector(self, rows: Array, path: Path, type_: Type) -> Vector:
+    def vector(self, rows: Array, path: FieldPath, type_: Type) -> Vector:
         """The scalars at a path; of what the engine does not compute with, only whether it is
         there."""
         column = self._scalars.get(path)
         if column is None:
-            column = self._scalars[path] = _Scalars(_type_at(self.type, path))
+            column = self._scalars[path] = _ScalarColumn(_type_at(self.type, path))
         self._see(column, path)
         return column.vector(rows, type_)
 
-    def elements(self, path: Path) -> Elements:
+    def elements(self, path: FieldPath) -> MembershipIndex:
         """The arrays at a path."""
         column = self._elements.get(path)
         if column is None:
-            column = self._elements[path] = Elements(_type_at(self.type, path).value_type)
+            column = self._elements[path] = MembershipIndex(_type_at(self.type, path).value_type)
         self._see(column, path)
         return column
 
-    def _see(self, column: _Scalars | Elements, path: Path) -> None:
+    def _see(self, column: _ScalarColumn | MembershipIndex, path: FieldPath) -> None:
         """Gives a column the chunks that it has not seen."""
         for chunk in self._chunks[column.seen :]:
             column.append(pc.struct_field(chunk, list(path)) if path else chunk)
         column.seen = len(self._chunks)
 
 
-class _Scalars:
+class _ScalarColumn:
     """One value for each row."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self.seen = 0
-        self._is_words = _is_words(type_)
+        self._is_words = _is_string(type_)
         known = is_plain(type_)
         self._plain = known
         dtype = object if self._is_words else dtype_of(plain_type(type_)) if known else np.bool_
-        self._values = Growing(dtype, _nothing(type_) if self._is_words else 0)
-        self._valid = Growing(np.bool_)
+        self._values = GrowableArray(dtype, _empty_value(type_) if self._is_words else 0)
+        self._valid = GrowableArray(np.bool_)
 
     def append(self, chunk: pa.Array) -> None:
         valid = validity(chunk)
         self._valid.append(np.ones(len(chunk), np.bool_) if valid is None else valid)
         if self._is_words:
-            filled = chunk.fill_null(_nothing(chunk.type))
+            filled = chunk.fill_null(_empty_value(chunk.type))
             self._values.append(np.asarray(filled.to_numpy(zero_copy_only=False), object))
         elif self._plain:
-            self._values.append(plain(chunk))
+            self._values.append(plain_values(chunk))
 
     def vector(self, rows: Array, type_: Type) -> Vector:
         valid: Array | None = self._valid.all[rows]
@@ -141,15 +454,15 @@ class _Scalars:
         )
 
 
-def _is_words(type_: pa.DataType) -> bool:
-    return any(test(type_) for test in _WORDS)
+def _is_string(type_: pa.DataType) -> bool:
+    return any(test(type_) for test in _STRING_TESTS)
 
 
-def _nothing(type_: pa.DataType) -> str | bytes:
+def _empty_value(type_: pa.DataType) -> str | bytes:
     return "" if pa.types.is_string(type_) or pa.types.is_large_string(type_) else b""
 
 
-def _type_at(type_: pa.DataType, path: Path) -> pa.DataType:
+def _type_at(type_: pa.DataType, path: FieldPath) -> pa.DataType:
     for name in path:
         type_ = type_.field(name).type
     return type_

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 # So many misses are evidence that a class comes too late, and so long they are remembered.
-THRESHOLD: Final = 3
+MISS_THRESHOLD: Final = 3
 MEMORY_S: Final = 10.0
 
 
-class History:
+class MissHistory:
     """Misses of values that were fetched ahead at one class and needed at another."""
 
-    def __init__(self, threshold: int = THRESHOLD, memory_s: float = MEMORY_S) -> None:
+    def __init__(self, threshold: int = MISS_THRESHOLD, memory_s: float = MEMORY_S) -> None:
         self._threshold = threshold
         self._memory_s = memory_s
         self._misses: dict[tuple[int, int], tuple[int, float]] = {}
@@ -39,25 +39,25 @@ class History:
 
 
 @dataclass(frozen=True)
-class Timing:
+class PrefetchTiming:
     """Fetch ahead `offset_s` seconds after a partial match of class `level` has appeared."""
 
     level: int
     offset_s: float = 0.0
 
 
-def lookahead(
-    needed_by: int, holders: Iterable[int], history: History, now: float
-) -> Timing | None:
+def choose_lookahead(
+    needed_by: int, holders: Iterable[int], history: MissHistory, now: float
+) -> PrefetchTiming | None:
     """The latest class before `needed_by`, of those that hold the key, that suits."""
     earlier = sorted((level for level in holders if level < needed_by), reverse=True)
     found = (level for level in earlier if history.suits(level, needed_by, now))
-    return next((Timing(level) for level in found), None)
+    return next((PrefetchTiming(level) for level in found), None)
 
 
-def estimated_arrival(level: int, rate: float, latency: float) -> Timing:
+def estimate_arrival(level: int, rate: float, latency: float) -> PrefetchTiming:
     """`rate`: events per second that would extend a partial match of the class, but for what is
     fetched. A value that takes longer than the next event is fetched at once."""
     if rate <= 0:
-        return Timing(level, float("inf"))
-    return Timing(level, max(1 / rate - latency, 0.0))
+        return PrefetchTiming(level, float("inf"))
+    return PrefetchTiming(level, max(1 / rate - latency, 0.0))

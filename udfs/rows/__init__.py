@@ -1,1 +1,1 @@
-"""Row patterns (MATCH_RECOGNIZE): a program, one compiled matcher, values of the matched rows."""
+"""The matcher of row patterns: compiled programs, one numba kernel, measures."""

@@ -13,33 +13,159 @@ read by another release.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.events import numbers, without_null_times
-from spark_cep.udfs.rows.answer import Answer, bucket_counts
-from spark_cep.udfs.rows.carried import PARTITIONS, RowState
-from spark_cep.udfs.rows.compiled import compiled
-from spark_cep.udfs.rows.reach import back, stays
-from spark_cep.udfs.rows.search import Search
-from spark_cep.udfs.rows.standing import Ends, Standing
-from spark_cep.udfs.rows.table import Table
-from spark_cep.udfs.values.tally import Tally
+from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
+from spark_cep.udfs.rows.answer import RowAnswerWriter, bucket_counts
+from spark_cep.udfs.rows.compiled import compile_kernel_program
+from spark_cep.udfs.rows.leaves import keeps_partitions, rows_back
+from spark_cep.udfs.rows.search import KernelSearch
+from spark_cep.udfs.rows.table import PartitionEnds, RowTable, SearchProgress
+from spark_cep.udfs.values.tally import ErrorTally
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.output import RowOutput
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.output import RowOutput
+    from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.values.arrow_values import Array
 
 
+# --------------------------------------------------------------------------------------------------
+# What an advance over row patterns leaves for the next one, and its form in bytes.
+#
+# Of each partition the rows that can still be read, and where its next search begins. Bytes are a
+# versioned header, then Arrow IPC; nothing is ever unpickled. The header names the program by a
+# fingerprint, so the state of another pattern is refused instead of misread.
+# --------------------------------------------------------------------------------------------------
+
+
+_MAGIC: Final = b"SCER"
+_VERSION: Final = 1
+_PREFIX: Final = struct.Struct("<4sHI")  # magic, version, length of the JSON header
+_NEW_CHECKPOINT_HINT: Final = "start from a new checkpoint"
+
+# One row for each partition, in the order of its rows.
+PARTITION_SCHEMA: Final = pa.schema(
+    [
+        ("size", pa.int64()),  # its rows in `rows`
+        ("begin", pa.int64()),  # of these, before the next search begins
+        ("covered", pa.int64()),  # rows from there on that a match has
+        ("number", pa.int64()),  # of its last match
+        ("dropped", pa.int64()),  # rows before these, no longer needed
+    ]
+)
+
+
 @dataclass(frozen=True)
-class UpTo:
+class RowState:
+    """`rows` None: nothing was seen yet. First the known rows, partition after partition, each in
+    its order; then those that came too early. `horizon`: of the last advance."""
+
+    rows: pa.Table | None = None
+    partitions: pa.Table = field(default_factory=PARTITION_SCHEMA.empty_table)
+    horizon: int | float | None = None
+
+    @property
+    def size(self) -> int:
+        return 0 if self.rows is None else self.rows.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.rows is None else int(self.rows.nbytes)
+
+    def to_bytes(self, program: RowProgram) -> bytes:
+        header = json.dumps(
+            {
+                "program": row_program_fingerprint(program),
+                "horizon": self.horizon,
+                "has_rows": self.rows is not None,
+            }
+        ).encode()
+        sink = pa.BufferOutputStream()
+        sink.write(_PREFIX.pack(_MAGIC, _VERSION, len(header)))
+        sink.write(header)
+        for table in (self.partitions, self.rows):
+            if table is not None:
+                with pa.ipc.new_stream(sink, table.schema) as writer:
+                    writer.write_table(table)
+        return bytes(sink.getvalue().to_pybytes())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, program: RowProgram) -> RowState:
+        """The state, if it is one of this program's; a CepError that says why if it is not."""
+        if len(data) < _PREFIX.size:
+            raise CepError("the stored state is cut short", hint=_NEW_CHECKPOINT_HINT)
+        magic, version, length = _PREFIX.unpack_from(data)
+        if magic != _MAGIC:
+            raise CepError("these bytes are no state of a row pattern", hint=_NEW_CHECKPOINT_HINT)
+        if version != _VERSION:
+            raise CepError(
+                f"the stored state has format {version}, this release reads format {_VERSION}",
+                hint=f"finish the query with the release that wrote it, or {_NEW_CHECKPOINT_HINT}",
+            )
+        header = _parse_header(data[_PREFIX.size : _PREFIX.size + length])
+        if header["program"] != row_program_fingerprint(program):
+            raise CepError(
+                "the stored state belongs to another pattern or to other columns",
+                hint=f"restore the pattern it was made with, or {_NEW_CHECKPOINT_HINT}",
+            )
+        try:
+            source = pa.BufferReader(pa.py_buffer(data)[_PREFIX.size + length :])
+            partitions = _read_table(source)
+            rows = _read_table(source) if header["has_rows"] else None
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CepError("the stored state is cut short", hint=_NEW_CHECKPOINT_HINT) from error
+        return cls(rows, partitions, header["horizon"])
+
+
+def row_program_fingerprint(program: RowProgram) -> str:
+    """Equal for programs that mean the same and ship the same columns. Limits do not count."""
+    meaning = (
+        program.columns, program.keys, program.orders, program.variables, program.pattern,
+        program.measures, program.rows, program.skip, program.within, program.ansi,
+    )  # fmt: skip
+    return hashlib.sha256(json.dumps(_canonical(meaning)).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    """The same in every process: sets have no order of their own, and a function that the user
+    gave prints with its address."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [_canonical(getattr(value, each.name)) for each in fields(value)]
+        return [type(value).__name__, *parts]
+    if isinstance(value, frozenset):
+        return ["set", *sorted(value)]
+    if isinstance(value, tuple | list):
+        return [_canonical(each) for each in value]
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return repr(value)
+
+
+def _parse_header(data: bytes) -> dict[str, Any]:
+    try:
+        header: dict[str, Any] = json.loads(data)
+    except ValueError as error:
+        raise CepError("the stored state is cut short", hint=_NEW_CHECKPOINT_HINT) from error
+    return header
+
+
+def _read_table(source: pa.BufferReader) -> pa.Table:
+    with pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
+
+
+@dataclass(frozen=True)
+class InputHorizon:
     """How far the input is complete: every row whose first order column is at most `horizon` has
     come. None: all rows known come before all that are still to come. `final`: none is."""
 
@@ -47,8 +173,8 @@ class UpTo:
     final: bool = False
 
 
-def advance(
-    program: RowProgram, output: RowOutput, state: RowState, arrived: pa.Table, up_to: UpTo
+def advance_rows(
+    program: RowProgram, output: RowOutput, state: RowState, arrived: pa.Table, up_to: InputHorizon
 ) -> tuple[list[pa.RecordBatch], RowState]:
     """The batches of `worker.run` for what has become certain, and the state after it."""
     advancing = RowAdvance(program, output, state, arrived, up_to)
@@ -61,7 +187,7 @@ class RowAdvance:
 
     def __init__(
         self, program: RowProgram, output: RowOutput, state: RowState, arrived: pa.Table,
-        up_to: UpTo,
+        up_to: InputHorizon,
     ) -> None:  # fmt: skip
         if up_to.horizon is not None and (not program.orders or program.orders[0].descending):
             raise CepError(
@@ -72,10 +198,10 @@ class RowAdvance:
         self._output = output
         self.state = state
         self._final = up_to.final
-        self._horizon = _later(state.horizon, up_to.horizon)
+        self._horizon = _later_horizon(state.horizon, up_to.horizon)
         fresh = arrived
         if program.within is not None or self._horizon is not None:
-            fresh = without_null_times(program, arrived)
+            fresh = drop_null_times(program, arrived)
         self._arrived = arrived.num_rows
         self._ignored = arrived.num_rows - fresh.num_rows
         punctual = self._after(fresh, state.horizon)
@@ -90,17 +216,20 @@ class RowAdvance:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         began, handing = time.perf_counter(), 0.0
-        program, tally = self._program, Tally(ansi=self._program.ansi)
-        table = Table(program, self._known)
-        standing = standing_of(self.state, table, is_open=not self._final)
+        program, tally = self._program, ErrorTally(ansi=self._program.ansi)
+        table = RowTable(program, self._known)
+        standing = restore_progress(self.state, table, is_open=not self._final)
         horizon = None if self._final else self._horizon
         asleep = self._asleep(table, standing, horizon)
         begin = np.where(asleep, table.ends, standing.begin)
-        search = Search(
-            compiled(program), table, tally, Ends(replace(standing, begin=begin), horizon)
+        search = KernelSearch(
+            compile_kernel_program(program),
+            table,
+            tally,
+            PartitionEnds(replace(standing, begin=begin), horizon),
         )
         table.dropped = standing.dropped
-        answer = Answer(table, self._output)
+        answer = RowAnswerWriter(table, self._output)
         if not asleep.all():
             for block in search.blocks():
                 for batch in answer.batches(block):
@@ -126,7 +255,7 @@ class RowAdvance:
     # ---- which rows there are ------------------------------------------------------------------
 
     def _times(self, rows: pa.Table) -> Array:
-        return numbers(rows.column(self._program.orders[0].column))
+        return column_to_numpy(rows.column(self._program.orders[0].column))
 
     def _after(self, rows: pa.Table, horizon: int | float | None) -> pa.Table:
         if horizon is None or not rows.num_rows:
@@ -140,12 +269,14 @@ class RowAdvance:
 
     # ---- which searches wait -------------------------------------------------------------------
 
-    def _asleep(self, table: Table, standing: Standing, horizon: int | float | None) -> Array:
+    def _asleep(
+        self, table: RowTable, standing: SearchProgress, horizon: int | float | None
+    ) -> Array:
         """Partitions whose next search would come as far as it did in the last advance."""
         asleep = np.zeros(len(table.begins), np.bool_)
         if self._final or not table.size:
             return asleep
-        old = _known_rows(self.state)
+        old = _count_known_rows(self.state)
         asleep = (
             np.bincount(_partition_of(table, np.arange(old, table.size)), minlength=len(asleep))
             == 0
@@ -157,13 +288,13 @@ class RowAdvance:
 
     # ---- what is left --------------------------------------------------------------------------
 
-    def _rest(self, table: Table, standing: Standing) -> RowState:
+    def _rest(self, table: RowTable, standing: SearchProgress) -> RowState:
         program = self._program
-        reach = back(program)
+        reach = rows_back(program)
         # The last row stands for the partition's key where no other does.
         kept_from = np.clip(standing.begin - reach, table.begins, table.ends - 1)
         remembered = np.ones(len(kept_from), np.bool_)
-        if not stays(program):
+        if not keeps_partitions(program):
             remembered = standing.begin < table.ends
         size = np.where(remembered, table.ends - kept_from, 0)
         ends = np.cumsum(size)
@@ -176,18 +307,20 @@ class RowAdvance:
             "number": standing.number,
             "dropped": standing.dropped + kept_from - table.begins,
         }
-        arrays = [pa.array(columns[name][remembered], pa.int64()) for name in PARTITIONS.names]
+        arrays = [
+            pa.array(columns[name][remembered], pa.int64()) for name in PARTITION_SCHEMA.names
+        ]
         return RowState(
             pa.concat_tables([rows, self._early]).combine_chunks(),
-            pa.Table.from_arrays(arrays, schema=PARTITIONS),
+            pa.Table.from_arrays(arrays, schema=PARTITION_SCHEMA),
             self._horizon,
         )
 
 
-def standing_of(state: RowState, table: Table, *, is_open: bool) -> Standing:
+def restore_progress(state: RowState, table: RowTable, *, is_open: bool) -> SearchProgress:
     """Where the searches stand in a table whose first rows are the state's."""
-    standing = Standing.at_start(table, is_open=is_open)
-    old = {name: state.partitions.column(name).to_numpy() for name in PARTITIONS.names}
+    standing = SearchProgress.at_start(table, is_open=is_open)
+    old = {name: state.partitions.column(name).to_numpy() for name in PARTITION_SCHEMA.names}
     if not len(old["size"]):
         return standing
     first = np.cumsum(old["size"]) - old["size"]
@@ -200,7 +333,7 @@ def standing_of(state: RowState, table: Table, *, is_open: bool) -> Standing:
     return standing
 
 
-def _check_order(table: Table, part: Array, size: Array) -> None:
+def _check_order(table: RowTable, part: Array, size: Array) -> None:
     """Rows that came earlier are earlier, or what is decided would be decided otherwise."""
     before = np.repeat(np.cumsum(size) - size, size)
     expected = np.repeat(table.begins[part], size) + np.arange(len(before)) - before
@@ -211,7 +344,7 @@ def _check_order(table: Table, part: Array, size: Array) -> None:
         )
 
 
-def _partition_of(table: Table, rows: Array) -> Array:
+def _partition_of(table: RowTable, rows: Array) -> Array:
     """The partition of each of these rows of the shipped table."""
     position = rows
     if table.permutation is not None:
@@ -221,11 +354,11 @@ def _partition_of(table: Table, rows: Array) -> Array:
     return np.asarray(np.searchsorted(table.begins, position, "right") - 1)
 
 
-def _known_rows(state: RowState) -> int:
+def _count_known_rows(state: RowState) -> int:
     return int(state.partitions.column("size").to_numpy().sum())
 
 
-def _later(a: int | float | None, b: int | float | None) -> int | float | None:
+def _later_horizon(a: int | float | None, b: int | float | None) -> int | float | None:
     if a is None or b is None:
         return a if b is None else b
     return max(a, b)

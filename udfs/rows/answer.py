@@ -1,33 +1,436 @@
-"""From blocks of matches to the record batches that Spark gets back (`output.py`)."""
+"""Aggregates of measures over the rows of matches.
+
+Every aggregate is computed over the rows of a set in a block of matches, put one after the other;
+an entry then sees a range of them: up to its own row, or all of its match. Values that are NULL,
+and for DISTINCT those that the match has had before, are taken out first.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.answer import BATCH_ROWS
-from spark_cep.udfs.rows.entries import Entries, entries
-from spark_cep.udfs.rows.measures import Measured
-from spark_cep.udfs.rows.program import Aggregate
-from spark_cep.udfs.rows.search import Block
-from spark_cep.udfs.values.arrow_values import whole
+from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.events.answer import BATCH_ROWS
+from spark_cep.udfs.program import Order
+from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
+from spark_cep.udfs.rows import loading
+from spark_cep.udfs.rows.search import MatchBlock
+from spark_cep.udfs.values.arrow_values import INT64_DIGITS, to_single_array, validity
+from spark_cep.udfs.values.calls import arrow_type, vector_to_arrow
+from spark_cep.udfs.values.codes import key_codes, sort_codes
+from spark_cep.udfs.values.vectors import Vector, vector_from_arrow
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.output import RowOutput
-    from spark_cep.udfs.rows.search import Counts
-    from spark_cep.udfs.rows.table import Table
-    from spark_cep.udfs.values.tally import Tally
+    from spark_cep.udfs.expressions import Expression
+    from spark_cep.udfs.output import RowOutput
+    from spark_cep.udfs.row_program import RowsMode
+    from spark_cep.udfs.rows.search import SearchCounts
+    from spark_cep.udfs.rows.table import RowTable
+    from spark_cep.udfs.values.arrow_values import Array
+    from spark_cep.udfs.values.tally import ErrorTally
+
+
+# --------------------------------------------------------------------------------------------------
+# The rows of the answer, before they have columns: which match, and which row of it.
+#
+# ONE ROW PER MATCH stands at the last row of each match, ALL ROWS at every row that no exclusion
+# takes out. An empty match and an unmatched row have one entry each and no row of a match.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnswerEntries:
+    """`match`: a place in the block. `place`: a place in its labels, -1 where there is no row of
+    a match. `row`: the position of the row that the entry shows."""
+
+    block: MatchBlock
+    match: Array
+    place: Array
+    row: Array
+
+    def __len__(self) -> int:
+        return len(self.match)
+
+    def part(self, start: int, stop: int) -> AnswerEntries:
+        cut = slice(start, stop)
+        return AnswerEntries(self.block, self.match[cut], self.place[cut], self.row[cut])
+
+    def low(self) -> Array:
+        """Where the labels of the entry's match begin."""
+        return np.asarray(self.block.bounds[self.match])
+
+    def high(self, *, final: bool) -> Array:
+        """Where the labels end that the entry sees: the match's, or behind its own row."""
+        if final:
+            return np.asarray(self.block.bounds[self.match + 1])
+        return np.where(self.place < 0, self.low(), self.place + 1)
+
+    def unmatched(self) -> Array | None:
+        """Entries of no match; None if there are none."""
+        found = self.block.number[self.match] < 0
+        return found if found.any() else None
+
+    def batches(self, most: int, elements: int | None) -> Iterator[AnswerEntries]:
+        """Parts of at most so many entries, and about so many rows seen by all of them."""
+        if elements is None:
+            for start in range(0, len(self), most):
+                yield self.part(start, start + most)
+            return
+        seen = np.cumsum(self.high(final=True) - self.low())
+        start = 0
+        while start < len(self):
+            before = int(seen[start - 1]) if start else 0
+            stop = int(np.searchsorted(seen, before + elements, "right"))
+            stop = min(max(stop, start + 1), start + most)
+            yield self.part(start, stop)
+            start = stop
+
+
+def answer_entries(block: MatchBlock, rows: RowsMode) -> AnswerEntries:
+    every = np.arange(len(block))
+    if rows == "one":
+        place = np.where(block.length > 0, block.bounds[1:] - 1, -1)
+        return AnswerEntries(block, every, place, block.start)
+    shown = np.maximum(block.length, 1)
+    match = np.repeat(every, shown)
+    within = np.arange(len(match)) - np.repeat(np.cumsum(shown) - shown, shown)
+    is_row = block.length[match] > 0
+    place = np.where(is_row, block.bounds[match] + within, -1)
+    kept = np.ones(len(match), np.bool_)
+    kept[is_row] = (block.labels[place[is_row]] & 1) == 0
+    if rows == "all omit empty":
+        kept &= is_row
+    row = block.start[match] + within
+    if kept.all():
+        return AnswerEntries(block, match, place, row)
+    return AnswerEntries(block, match[kept], place[kept], row[kept])
+
+
+_INT64: Final = np.iinfo(np.int64)
+# The digits that avg of a decimal has more than its input.
+_AVG_DIGITS: Final = 4
+
+
+@dataclass(frozen=True)
+class MemberRows:
+    """The rows of a set. `place`: in the block's labels. `before`: how many there are before
+    each place of the labels."""
+
+    place: Array
+    before: Array
+
+    def range(self, entries: AnswerEntries, *, final: bool) -> tuple[Array, Array]:
+        """Which of the rows each entry sees."""
+        return self.before[entries.low()], self.before[entries.high(final=final)]
+
+    def only(self, kept: Array) -> MemberRows:
+        member = np.zeros(len(self.before), np.int64)
+        member[self.place[kept] + 1] = 1
+        return MemberRows(self.place[kept], np.cumsum(member))
+
+
+def member_rows(block: MatchBlock, variables: frozenset[int] | None, count: int) -> MemberRows:
+    if variables is None:
+        size = len(block.labels)
+        return MemberRows(np.arange(size), np.arange(size + 1))
+    of = np.zeros(count, np.bool_)
+    of[list(variables)] = True
+    member = of[block.labels >> 1]
+    before = np.zeros(len(member) + 1, np.int64)
+    np.cumsum(member, out=before[1:])
+    return MemberRows(np.flatnonzero(member), before)
+
+
+class BlockFold:
+    """One aggregate over one block."""
+
+    def __init__(
+        self,
+        node: Aggregate,
+        found: MemberRows,
+        block: MatchBlock,
+        table: RowTable,
+        places: tuple[Array, Array],
+    ) -> None:
+        """`found`: the rows of the aggregate's variables. `places`: the match and the shipped row
+        of each place of the labels."""
+        matches, rows = places
+        self._node = node
+        self._table = table
+        self._block = block
+        self._column: pa.Array | None = None
+        if node.column is not None:
+            column = to_single_array(table.shipped.column(node.column))
+            found, taken = _drop_nulls(found, column, rows, node)
+            if node.distinct and node.name not in ("min", "max"):
+                kept = _first_occurrences(matches[found.place], taken)
+                found, taken = found.only(kept), taken.take(pa.array(np.flatnonzero(kept)))
+            self._column = taken
+        self._members = found
+        self._fresh = np.ones(len(found.place), np.bool_)
+        of = matches[found.place]
+        np.not_equal(of[1:], of[:-1], out=self._fresh[1:])
+        self._scanned: Array | None = None
+
+    def values(self, entries: AnswerEntries) -> pa.Array:
+        node = self._node
+        low, high = self._members.range(entries, final=node.final)
+        unmatched = entries.unmatched()
+        if node.name == "list":
+            return self._lists(low, high, unmatched)
+        if node.name == "count":
+            return pa.array((high - low).astype(np.int64), mask=unmatched)
+        missing = high == low
+        last = np.where(missing, 0, high - 1)
+        if node.name in ("min", "max"):
+            best = self._extremes()[last] if len(self._members.place) else last
+            assert self._column is not None
+            return self._column.take(pa.array(best, mask=missing))
+        vector = self._sums(low, high, last)
+        valid = ~missing if vector.valid is None else vector.valid & ~missing
+        return vector_to_arrow(node, Vector(vector.values, valid), self._table.columns)
+
+    def _lists(self, low: Array, high: Array, unmatched: Array | None) -> pa.Array:
+        sizes = high - low
+        ends = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=ends[1:])
+        if ends[-1] > np.iinfo(np.int32).max:
+            raise CepError(
+                f"a list of the measures has {int(ends[-1]):,} elements",
+                hint="collect FINAL and not RUNNING lists, or one row per match",
+            )
+        element = np.arange(ends[-1]) + np.repeat(low - ends[:-1], sizes)
+        if self._column is None:
+            labels = self._block.labels[self._members.place] >> 1
+            elements = pa.array(labels[element].astype(np.int32))
+        else:
+            elements = self._column.take(pa.array(element))
+        mask = None if unmatched is None else pa.array(unmatched)
+        return pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), elements, mask=mask)
+
+    def _extremes(self) -> Array:
+        """For each row the index of the extreme one so far."""
+        if self._scanned is None:
+            assert self._column is not None
+            codes = sort_codes(self._column, Order(0, self._node.type))
+            codes = codes.astype(np.float64 if codes.dtype.kind == "f" else np.int64)
+            self._scanned = np.empty(len(codes), np.int64)
+            is_max = self._node.name == "max"
+            loading.load_scans().running_extreme(codes, self._fresh, is_max, self._scanned)
+        return self._scanned
+
+    def _sums(self, low: Array, high: Array, last: Array) -> Vector:
+        assert self._column is not None
+        node, count = self._node, np.maximum(high - low, 1)
+        values = vector_from_arrow(self._column, node.type).values
+        if not len(values):
+            return Vector(np.zeros(len(low), np.int64))
+        if node.type.kind == "float":
+            if self._scanned is None:
+                self._scanned = np.empty(len(values), np.float64)
+                wide = values.astype(np.float64)
+                loading.load_scans().running_sum(wide, self._fresh, self._scanned)
+            sums = self._scanned[last]
+            return Vector(sums / count if node.name == "avg" else sums)
+        totals = self._exact(values, low, high)
+        if node.name == "avg":
+            totals = _means(totals, count, _AVG_DIGITS if node.type.kind == "decimal" else 0)
+        return self._checked(totals)
+
+    def _exact(self, values: Array, low: Array, high: Array) -> Array:
+        """Sums of integers, as Python's where int64 could be too small."""
+        if self._scanned is None:
+            longest = int((high - low).max(initial=0))
+            longest = max(longest, int(np.diff(self._block.bounds).max(initial=0)))
+            wide = values.dtype == object or _largest_magnitude(values) * longest > _INT64.max
+            self._scanned = np.zeros(len(values) + 1, object if wide else np.int64)
+            np.cumsum(values, out=self._scanned[1:], dtype=object if wide else np.int64)
+        # What wrapped around in between is exact again: the difference fits.
+        return np.asarray(self._scanned[high] - self._scanned[low])
+
+    def _checked(self, totals: Array) -> Vector:
+        type_ = self._node.type
+        if type_.kind != "decimal":
+            if totals.dtype != object:
+                return Vector(totals)
+            fits = np.asarray((totals >= _INT64.min) & (totals <= _INT64.max), np.bool_)
+            if not fits.all() and (self._table.program.ansi or type_.kind != "int"):
+                raise _overflow_error(self._node)
+            wrapped = (totals + (1 << 63)) % (1 << 64) - (1 << 63)
+            return Vector(wrapped.astype(np.int64))
+        limit = 10**type_.precision
+        if totals.dtype != object and type_.precision > INT64_DIGITS:
+            return Vector(totals.astype(object))
+        fits = np.asarray((totals > -limit) & (totals < limit), np.bool_)
+        if not fits.all() and self._table.program.ansi:
+            raise _overflow_error(self._node)
+        kept = np.where(fits, totals, 0)
+        wide = type_.precision > INT64_DIGITS
+        return Vector(kept.astype(object if wide else np.int64), fits)
+
+
+def _overflow_error(node: Aggregate) -> CepError:
+    return CepError(
+        f"{node.name} in a measure overflows its type {node.type.kind}",
+        hint="cast the argument to a wider type, or to double",
+    )
+
+
+def _drop_nulls(
+    found: MemberRows, column: pa.Array, rows: Array, node: Aggregate
+) -> tuple[MemberRows, pa.Array]:
+    """The rows whose value is not NULL, with their values; lists keep NULL."""
+    taken = column.take(pa.array(rows[found.place]))
+    valid = None if node.name == "list" else validity(taken)
+    if valid is None:
+        return found, taken
+    return found.only(valid), taken.take(pa.array(np.flatnonzero(valid)))
+
+
+def _first_occurrences(match: Array, values: pa.Array) -> Array:
+    """Where a value comes in its match for the first time."""
+    codes = key_codes([values])
+    order = np.lexsort([codes, match])
+    fresh = np.ones(len(order), np.bool_)
+    same = (codes[order][1:] == codes[order][:-1]) & (match[order][1:] == match[order][:-1])
+    fresh[1:] = ~same
+    kept = np.zeros(len(order), np.bool_)
+    kept[order[fresh]] = True
+    return kept
+
+
+def _largest_magnitude(values: Array) -> int:
+    return max(int(values.max()), -int(values.min())) if len(values) else 0
+
+
+def _means(totals: Array, count: Array, digits: int) -> Array:
+    """Quotients with so many digits more, halves rounded away from zero."""
+    factor = 10**digits
+    if totals.dtype != object and _largest_magnitude(totals) >= _INT64.max // (4 * factor):
+        totals = totals.astype(object)
+    scaled = totals * factor
+    means = (2 * np.abs(scaled) + count) // (2 * count)
+    return np.asarray(np.where(scaled < 0, -means, means))
+
+
+# --------------------------------------------------------------------------------------------------
+# The values of measures: navigation and aggregates, for blocks of matches at once.
+#
+# A measure is a single read (`program.py`). What navigation finds is a row, and the value is taken
+# from the shipped column with Arrow, whatever its type.
+# --------------------------------------------------------------------------------------------------
+
+
+class BlockMeasures:
+    """The measures over one block of matches."""
+
+    def __init__(self, table: RowTable, block: MatchBlock) -> None:
+        self._table = table
+        self._block = block
+        self._members: dict[frozenset[int] | None, MemberRows] = {}
+        self._foldings: dict[Aggregate, BlockFold] = {}
+
+    def values(self, measure: Expression, entries: AnswerEntries) -> pa.Array:
+        if isinstance(measure, MatchNumber):
+            number = self._block.number[entries.match]
+            return pa.array(number, mask=entries.unmatched()).cast(arrow_type(measure.type))
+        if isinstance(measure, Aggregate):
+            if measure.name == "count" and measure.column is None:
+                low, high = self._of(measure.variables).range(entries, final=measure.final)
+                return pa.array((high - low).astype(np.int64), mask=entries.unmatched())
+            return self._folding(measure).values(entries)
+        if isinstance(measure, Classifier):
+            return self._labels(measure, entries)
+        if isinstance(measure, RowRead):
+            return self._read(measure, entries)
+        raise CepError(f"the engine cannot compute {type(measure).__name__} as a measure")
+
+    # ---- navigation ----------------------------------------------------------------------------
+
+    def _place(self, node: RowRead | Classifier, entries: AnswerEntries) -> Array:
+        """The place in the labels that a read starts from; -1 where there is none."""
+        if node.anchor == "current":
+            return entries.place
+        found = self._of(node.variables)
+        low, high = found.range(entries, final=node.final)
+        at = low + node.offset if node.anchor == "first" else high - 1 - node.offset
+        exists = (at >= low) & (at < high)
+        if not len(found.place):
+            return np.full(len(entries), -1)
+        return np.where(exists, found.place[np.where(exists, at, 0)], -1)
+
+    def _labels(self, node: Classifier, entries: AnswerEntries) -> pa.Array:
+        place = self._place(node, entries)
+        at = place + node.shift
+        # Rows of the partition that are not of this match are bound to nothing.
+        missing = (place < 0) | (at < entries.low()) | (at >= entries.high(final=True))
+        labels = self._block.labels
+        found = labels[np.where(missing, 0, at)] >> 1 if len(labels) else np.zeros(len(at))
+        return pa.array(found.astype(np.int64), mask=missing).cast(arrow_type(node.type))
+
+    def _read(self, node: RowRead, entries: AnswerEntries) -> pa.Array:
+        place = self._place(node, entries)
+        missing = place < 0
+        low = entries.low()
+        at = self._block.start[entries.match] + np.where(missing, 0, place - low)
+        if node.shift:
+            known = at
+            at = known + node.shift
+            missing = missing | (at < self._table.begin_of[known])
+            missing |= at >= self._table.end_of[known]
+        if node.column is None:
+            return pa.array(np.ones(len(at), np.bool_), mask=missing)
+        rows = self._table.rows(np.where(missing, 0, at))
+        return to_single_array(self._table.shipped.column(node.column)).take(
+            pa.array(rows, mask=missing)
+        )
+
+    # ---- what several measures share -----------------------------------------------------------
+
+    def _of(self, variables: frozenset[int] | None) -> MemberRows:
+        if variables not in self._members:
+            count = len(self._table.program.variables)
+            self._members[variables] = member_rows(self._block, variables, count)
+        return self._members[variables]
+
+    @cached_property
+    def _matches(self) -> Array:
+        """The match that each place of the labels is in."""
+        return np.repeat(np.arange(len(self._block)), self._block.length)
+
+    @cached_property
+    def _rows(self) -> Array:
+        """The shipped row at each place of the labels."""
+        first = np.repeat(self._block.start - self._block.bounds[:-1], self._block.length)
+        return self._table.rows(first + np.arange(len(first)))
+
+    def _folding(self, node: Aggregate) -> BlockFold:
+        if node not in self._foldings:
+            found = self._of(node.variables)
+            self._foldings[node] = BlockFold(
+                node, found, self._block, self._table, (self._matches, self._rows)
+            )
+        return self._foldings[node]
+
+
+# --------------------------------------------------------------------------------------------------
+# From blocks of matches to the record batches that Spark gets back (`output.py`).
+# --------------------------------------------------------------------------------------------------
+
 
 # Elements of the lists in one batch.
 _LIST_ELEMENTS: Final = 1 << 22
 _METRICS_TYPE = pa.string()
 
 
-def bucket_counts(table: Table, counts: Counts, tally: Tally) -> dict[str, int]:
+def bucket_counts(table: RowTable, counts: SearchCounts, tally: ErrorTally) -> dict[str, int]:
     """What a search did, as `output.METRICS` names it."""
     return {
         "partitions": len(table.begins),
@@ -42,8 +445,8 @@ def bucket_counts(table: Table, counts: Counts, tally: Tally) -> dict[str, int]:
     }
 
 
-class Answer:
-    def __init__(self, table: Table, output: RowOutput) -> None:
+class RowAnswerWriter:
+    def __init__(self, table: RowTable, output: RowOutput) -> None:
         self._table = table
         self._output = output
         self._names = list(output.names(table.program))
@@ -53,24 +456,27 @@ class Answer:
         )
         self._elements = _LIST_ELEMENTS if has_lists else None
 
-    def batches(self, block: Block) -> Iterator[pa.RecordBatch]:
-        measured = Measured(self._table, block)
-        for part in entries(block, self._table.program.rows).batches(BATCH_ROWS, self._elements):
+    def batches(self, block: MatchBlock) -> Iterator[pa.RecordBatch]:
+        measured = BlockMeasures(self._table, block)
+        for part in answer_entries(block, self._table.program.rows).batches(
+            BATCH_ROWS, self._elements
+        ):
             columns = self._columns(measured, part)
             yield self._batch([*columns, pa.nulls(len(part), _METRICS_TYPE)])
 
     def metrics(self, counts: dict[str, int]) -> pa.RecordBatch:
-        nothing = Block(*(np.zeros(size, np.int64) for size in (0, 0, 0, 0, 1)))
-        part = entries(nothing, self._table.program.rows)
-        columns = self._columns(Measured(self._table, nothing), part)
+        nothing = MatchBlock(*(np.zeros(size, np.int64) for size in (0, 0, 0, 0, 1)))
+        part = answer_entries(nothing, self._table.program.rows)
+        columns = self._columns(BlockMeasures(self._table, nothing), part)
         nulls = [pa.nulls(1, column.type) for column in columns]
         return self._batch([*nulls, pa.array([json.dumps(counts)], _METRICS_TYPE)])
 
-    def _columns(self, measured: Measured, part: Entries) -> list[pa.Array]:
+    def _columns(self, measured: BlockMeasures, part: AnswerEntries) -> list[pa.Array]:
         table = self._table
         rows = pa.array(table.rows(part.row))
         columns = [
-            whole(table.shipped.column(field.column)).take(rows) for field in self._output.columns
+            to_single_array(table.shipped.column(field.column)).take(rows)
+            for field in self._output.columns
         ]
         columns += [measured.values(measure, part) for measure in table.program.measures]
         if table.program.rows == "one":

@@ -1,5 +1,6 @@
 """A bucket's values in the form that the kernel takes: every array of one type, whatever the
-program, so that one compiled kernel serves all."""
+program, so that one compiled kernel serves all.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +9,36 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from spark_cep.udfs.expressions import Constant
-from spark_cep.udfs.rows import opcodes as o
-from spark_cep.udfs.rows import physical
-from spark_cep.udfs.rows.leaves import conjuncts
-from spark_cep.udfs.rows.needs import (
-    ENDS,
-    MANY,
+from spark_cep.udfs.rows import records as o
+from spark_cep.udfs.rows.instructions import (
+    END_BIT,
+    OVERFLOW_BIT,
     first_variables,
-    keys_of,
-    meeting_places,
-    read_ahead,
+    memo_keys,
+    merge_points,
+    path_needs,
 )
-from spark_cep.udfs.rows.reach import ahead, ahead_of_measures
+from spark_cep.udfs.rows.leaves import rows_ahead, rows_ahead_of_measures, split_conjuncts
 from spark_cep.udfs.rows.records import (
     PAST_LAST,
-    Conditions,
-    Instructions,
-    Memory,
-    Path,
-    Rows,
+    KernelConditions,
+    KernelInstructions,
+    KernelMemo,
+    KernelPath,
+    KernelRows,
 )
-from spark_cep.udfs.values.arrow_values import validity, whole
+from spark_cep.udfs.rows.table import condition_mask, expression_values
+from spark_cep.udfs.values.arrow_values import to_single_array, validity
 from spark_cep.udfs.values.codes import key_codes
-from spark_cep.udfs.values.tally import Tally
+from spark_cep.udfs.values.tally import ErrorTally
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression
-    from spark_cep.udfs.rows.compiled import Compiled
-    from spark_cep.udfs.rows.standing import Ends
-    from spark_cep.udfs.rows.state import Source
-    from spark_cep.udfs.rows.table import Table
+    from spark_cep.udfs.rows.bytecode import ValueColumn
+    from spark_cep.udfs.rows.compiled import KernelProgram
+    from spark_cep.udfs.rows.table import PartitionEnds, RowTable
     from spark_cep.udfs.values.arrow_values import Array
+
 
 # Marks of a bucket take so much memory at most: rows further ahead of a search than that fits
 # have none, which costs time and no more.
@@ -49,70 +49,72 @@ MERGED_PLACES: Final = 1 << 20
 MERGE_AFTER: Final = 16
 # What a partition may take where no limit is given: a minute of work, or several, as a step takes
 # 10 to 100 ns.
-STEPS: Final = 5_000_000_000
+DEFAULT_STEP_LIMIT: Final = 5_000_000_000
 _SKIPS: Final = ("past last row", "next row", "first", "last")
-_NEVER: Final = -(1 << 63)
-_NOWHERE: Final = (1 << 64) - 1
+_LEAST_INT64: Final = -(1 << 63)
+_EMPTY_ENTRY: Final = (1 << 64) - 1
 
 
-def instructions(made: Compiled, places: Array, words: int) -> Instructions:
+def kernel_instructions(made: KernelProgram, places: Array, words: int) -> KernelInstructions:
     program, code = made.program, made.code
     steps = program.limits.backtracking_steps
     settings = (
         code.entry,
         PAST_LAST + _SKIPS.index(program.skip.kind),
         int(program.rows == "all with unmatched"),
-        ahead_of_measures(program),
-        STEPS if steps is None else steps,
+        rows_ahead_of_measures(program),
+        DEFAULT_STEP_LIMIT if steps is None else steps,
         words,
         MERGE_AFTER,
     )
-    return Instructions(
+    return KernelInstructions(
         code.op, code.first, code.second, code.label, first_variables(code), places,
         np.array(settings, np.int64),
     )  # fmt: skip
 
 
-def rows(made: Compiled, table: Table, tally: Tally, ends: Ends) -> Rows:
-    many = len(made.conditions) > MANY
-    may = np.full(table.size, ENDS >> 1 if many else 0, np.uint64)
-    more = np.ones((max(len(made.conditions) - MANY, 0), table.size), np.bool_)
+def kernel_rows(
+    made: KernelProgram, table: RowTable, tally: ErrorTally, ends: PartitionEnds
+) -> KernelRows:
+    many = len(made.conditions) > OVERFLOW_BIT
+    may = np.full(table.size, END_BIT >> 1 if many else 0, np.uint64)
+    more = np.ones((max(len(made.conditions) - OVERFLOW_BIT, 0), table.size), np.bool_)
     reach = np.zeros(len(made.conditions), np.int64)
     always = 0
     for variable, tested in enumerate(made.conditions):
         bit = 1 << variable
         if tested.physical is None:
-            always |= bit if variable < MANY else 0
+            always |= bit if variable < OVERFLOW_BIT else 0
             continue
-        holds = physical.holds(tested.physical, table, tally)
-        reach[variable] = ahead(tested.physical)
+        holds = condition_mask(tested.physical, table, tally)
+        reach[variable] = rows_ahead(tested.physical)
         if ends.any_open and reach[variable]:
             holds = _may_hold(tested.physical, holds, table, ends)
-        if variable < MANY:
+        if variable < OVERFLOW_BIT:
             may |= np.where(holds, np.uint64(bit), np.uint64(0))
         else:
-            more[variable - MANY] = holds
+            more[variable - OVERFLOW_BIT] = holds
     if always:
         may |= np.uint64(always)
     skip_to = np.zeros(len(made.conditions), np.bool_)
     skip_to[list(made.program.skip.variables)] = True
-    return Rows(
+    return KernelRows(
         table.begins, table.ends, ends.parts, reach, may, more, _limits(table, ends), skip_to,
     )  # fmt: skip
 
 
-def _may_hold(condition: Expression, holds: Array, table: Table, ends: Ends) -> Array:
+def _may_hold(condition: Expression, holds: Array, table: RowTable, ends: PartitionEnds) -> Array:
     """A row whose condition looks behind an open end may meet it, unless a part that does not
     rejects it."""
     may = np.ones(table.size, np.bool_)
-    for part in conjuncts(condition):
+    for part in split_conjuncts(condition):
         # What fails here has been counted for the whole.
-        found = physical.holds(part, table, Tally(ansi=table.program.ansi))
-        may &= found | ends.behind(table, ahead(part))
-    return np.where(ends.behind(table, ahead(condition)), may, holds)
+        found = condition_mask(part, table, ErrorTally(ansi=table.program.ansi))
+        may &= found | ends.behind(table, rows_ahead(part))
+    return np.where(ends.behind(table, rows_ahead(condition)), may, holds)
 
 
-def _limits(table: Table, ends: Ends) -> Array:
+def _limits(table: RowTable, ends: PartitionEnds) -> Array:
     limits = table.limits()
     if limits is None:
         return np.zeros(0, np.int64)
@@ -122,11 +124,13 @@ def _limits(table: Table, ends: Ends) -> Array:
     return limits
 
 
-def conditions(made: Compiled, table: Table, ends: Ends) -> Conditions:
+def kernel_conditions(
+    made: KernelProgram, table: RowTable, ends: PartitionEnds
+) -> KernelConditions:
     bytecode, state = made.bytecode, made.state
     ints, int_flags = _planes(state.ints, table, np.dtype(np.int64), ends)
     floats, float_flags = _planes(state.floats, table, np.dtype(np.float64), ends)
-    return Conditions(
+    return KernelConditions(
         np.array([tested.start for tested in made.conditions], np.int64),
         np.array(bytecode.code, np.int64).reshape(-1, 3),
         np.array([_constant(each, table) for each in bytecode.ints], np.int64),
@@ -139,16 +143,16 @@ def conditions(made: Compiled, table: Table, ends: Ends) -> Conditions:
     )  # fmt: skip
 
 
-def path(made: Compiled, table: Table) -> Path:
+def kernel_path(made: KernelProgram, table: RowTable) -> KernelPath:
     state = made.state
     variables = range(len(made.conditions))
     member = np.array([[v in each for each in state.sets] for v in variables], np.bool_)
     longest = int((table.ends - table.begins).max(initial=0)) + 1
     folds = [(f.kind, f.which, f.column, f.values, f.distinct) for f in state.folds]
     floats = sum(fold.is_float for fold in state.folds)
-    codes = [_distinct(table, column) for column in state.distinct]
+    codes = [_distinct_codes(table, column) for column in state.distinct]
     most = max((int(each.max(initial=0)) for each in codes), default=0) + 1
-    return Path(
+    return KernelPath(
         member.reshape(len(variables), len(state.sets)),
         np.zeros((len(state.sets), longest), np.int32),
         np.zeros(len(state.sets), np.int64),
@@ -161,22 +165,22 @@ def path(made: Compiled, table: Table) -> Path:
     )
 
 
-def memory(made: Compiled, table: Table) -> tuple[Memory, Array, int]:
+def kernel_memo(made: KernelProgram, table: RowTable) -> tuple[KernelMemo, Array, int]:
     """With the place of each instruction's mark, and how many words of marks a row has."""
     code, state = made.code, made.state
     needs = [tested.needs for tested in made.conditions]
-    needed = read_ahead(code, needs, state.sets)
+    needed = path_needs(code, needs, state.sets)
     places = np.full(len(code.op), -1, np.int32)
     lists: dict[frozenset[Any], int] = {}
     bounds, keys = [0], []
     marks = 0
-    for here in np.flatnonzero(meeting_places(code)).tolist():
+    for here in np.flatnonzero(merge_points(code)).tolist():
         if not needed[here]:
             places[here] = marks
             marks += 1
             continue
         if needed[here] not in lists:
-            found = keys_of(needed[here], state.looks, made.program.within is not None)
+            found = memo_keys(needed[here], state.looks, made.program.within is not None)
             if found is None:
                 continue
             lists[needed[here]] = len(bounds) - 1
@@ -187,61 +191,61 @@ def memory(made: Compiled, table: Table) -> tuple[Memory, Array, int]:
     rows = min(table.size + len(table.begins), MOST_MARK_WORDS // words) if words else 0
     merged = MERGED_PLACES if lists else 1
     return (
-        Memory(
+        KernelMemo(
             np.zeros(rows * words, np.uint64),
             np.array(bounds, np.int64),
             np.array(keys, np.int64).reshape(-1, 8),
-            np.full(2 * merged, _NOWHERE, np.uint64) if lists else np.zeros(2, np.uint64),
+            np.full(2 * merged, _EMPTY_ENTRY, np.uint64) if lists else np.zeros(2, np.uint64),
         ),
         places,
         words,
     )
 
 
-def _constant(value: int | Constant, table: Table) -> int:
+def _constant(value: int | Constant, table: RowTable) -> int:
     if isinstance(value, Constant):
         return int(table.columns.constant(value).values)
     return value
 
 
 def _planes(
-    sources: list[Source], table: Table, dtype: np.dtype[Any], ends: Ends
+    sources: list[ValueColumn], table: RowTable, dtype: np.dtype[Any], ends: PartitionEnds
 ) -> tuple[Array, Array]:
     values = np.zeros((len(sources), table.size), dtype)
     flags = np.zeros((len(sources), table.size), np.uint8)
     for place, source in enumerate(sources):
         failed = None
         if source.expression is not None:
-            tally = Tally(ansi=table.program.ansi)
-            vector, failed = physical.values(source.expression, table, tally)
+            tally = ErrorTally(ansi=table.program.ansi)
+            vector, failed = expression_values(source.expression, table, tally)
         else:
             assert source.column is not None
             vector = table.columns.every(source.column, source.type)
         if vector.valid is not None:
             flags[place][~vector.valid] = o.NULL
         if vector.values.dtype == object:
-            values[place] = _fitting(vector.values, flags[place])
+            values[place] = _fit_int64(vector.values, flags[place])
         else:
             values[place] = vector.values
         if failed is not None:
             flags[place][failed] = o.FAILED
         if source.expression is not None and ends.any_open:
-            flags[place][ends.behind(table, ahead(source.expression))] = o.UNKNOWN
+            flags[place][ends.behind(table, rows_ahead(source.expression))] = o.UNKNOWN
     return values, flags
 
 
-def _fitting(values: Array, flags: Array) -> Array:
+def _fit_int64(values: Array, flags: Array) -> Array:
     """Wide decimals, as far as 64 bits hold them."""
-    fits = np.asarray((values >= _NEVER) & (values < -_NEVER), np.bool_)
+    fits = np.asarray((values >= _LEAST_INT64) & (values < -_LEAST_INT64), np.bool_)
     flags[~fits & (flags == o.VALID)] = o.UNFIT
     return np.where(fits, values, 0).astype(np.int64)
 
 
-def _distinct(table: Table, column: int) -> Array:
+def _distinct_codes(table: RowTable, column: int) -> Array:
     """A number for each value of a column, -1 for NULL."""
     shipped = table.shipped.column(column)
     codes = key_codes([shipped]).astype(np.int64)
-    valid = validity(whole(shipped))
+    valid = validity(to_single_array(shipped))
     if valid is not None:
         codes = np.where(valid, codes, -1)
     return codes if table.permutation is None else codes[table.permutation]

@@ -10,18 +10,168 @@ all rows at once, and read as a column.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from spark_cep.udfs.expressions import BOOL, Call, Constant, Type
-from spark_cep.udfs.rows import opcodes as o
-from spark_cep.udfs.rows.leaves import conjuncts, is_physical
-from spark_cep.udfs.rows.program import Aggregate, Classifier, MatchNumber, Read
+from spark_cep.udfs.expressions import BOOL, DOUBLE, Call, Constant, Type
+from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
+from spark_cep.udfs.rows import records as o
+from spark_cep.udfs.rows.instructions import ANYTHING, PathNeed, PathReads
+from spark_cep.udfs.rows.leaves import is_physical, split_conjuncts
+from spark_cep.udfs.values.vectors import WORD_KINDS
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression
-    from spark_cep.udfs.rows.state import State
+    from spark_cep.udfs.row_program import RowProgram, VariableSet
+
+
+# --------------------------------------------------------------------------------------------------
+# What the conditions of a program ask of the path and of the rows, each thing once.
+#
+# Symbolic: it is known from the program alone, so the driver can compile a program to see whether
+# it can be run; `arrays.py` puts a bucket's values behind it.
+# --------------------------------------------------------------------------------------------------
+
+
+_ANCHORS = {"current": o.CURRENT, "first": o.FIRST, "last": o.LAST}
+KernelColumn = tuple[int, bool]
+# A read so many steps back is as many values to compare two paths by: further back, comparing
+# costs more than walking, and what is needed where grows with the square.
+FARTHEST_STEP: Final = 32
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ValueColumn:
+    """Values by row: of a shipped column, or of an expression over the row and its neighbours.
+    `as_float`: integers are wanted as floats."""
+
+    column: int | None
+    type: Type
+    expression: Expression | None = None
+    as_float: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        return self.as_float or self.type.kind == "float"
+
+
+@dataclass(frozen=True)
+class PathFold:
+    """`values`: its place among the folds kept as integers or as floats. `once`: the shipped
+    column whose equal values count once; `distinct`: this fold's place among those that have one,
+    for each counts for itself what it has seen."""
+
+    kind: int
+    which: int
+    column: int
+    values: int
+    once: int = -1
+    distinct: int = -1
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT)
+
+
+@dataclass
+class ConditionReads:
+    program: RowProgram
+    sets: list[frozenset[int]] = field(default_factory=list)
+    ints: list[ValueColumn] = field(default_factory=list)
+    floats: list[ValueColumn] = field(default_factory=list)
+    reads: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    folds: list[PathFold] = field(default_factory=list)
+    distinct: list[int] = field(default_factory=list)
+    looks: PathReads = field(default_factory=lambda: defaultdict(set))
+
+    @property
+    def ansi(self) -> bool:
+        return self.program.ansi
+
+    def which(self, variables: VariableSet) -> int:
+        """A set's number; -1 for all rows of the path, which need no list."""
+        if variables is None or len(variables) == len(self.program.variables):
+            return -1
+        return _index_of(self.sets, variables)
+
+    def column(self, column: int, type_: Type, *, as_float: bool = False) -> KernelColumn:
+        return self._source(ValueColumn(column, type_, as_float=as_float))
+
+    def computed(self, expression: Expression) -> KernelColumn:
+        return self._source(ValueColumn(None, expression.type, expression))
+
+    def read(self, node: RowRead | Classifier, column: KernelColumn | None) -> int:
+        which = self.which(node.variables)
+        place, is_float = column or (-1, False)
+        if column is not None and node.anchor != "current":
+            self.looks[node.anchor, which].add((place, is_float, node.shift))
+        read = (_ANCHORS[node.anchor], which, node.offset, node.shift, place)
+        return _index_of(self.reads, read)
+
+    def constant(self, node: Constant) -> int | float | Constant:
+        """Words have no number before the bucket's are known."""
+        if node.type.kind in WORD_KINDS:
+            return node
+        return float(node.value) if node.type.kind == "float" else int(node.value)
+
+    def fold(self, node: Aggregate) -> int:
+        everything = frozenset(range(len(self.program.variables)))
+        which = _index_of(self.sets, everything if node.variables is None else node.variables)
+        kind, column = self._folded(node)
+        counts_once = node.distinct and node.name not in ("min", "max")
+        once = node.column if counts_once and node.column is not None else -1
+        new = PathFold(kind, which, column[0], 0, once)
+        for place, fold in enumerate(self.folds):
+            if replace(fold, values=0, distinct=-1) == new:
+                return place
+        values = sum(fold.is_float == new.is_float for fold in self.folds)
+        distinct = -1
+        if once >= 0:
+            distinct = len(self.distinct)
+            self.distinct.append(once)
+        self.folds.append(replace(new, values=values, distinct=distinct))
+        return len(self.folds) - 1
+
+    def needs(self, leaf: Expression) -> PathNeed:
+        """What a leaf of a compiled condition needs of the path."""
+        if isinstance(leaf, RowRead | Classifier):
+            label = " label" if isinstance(leaf, Classifier) else ""
+            if (label and leaf.shift) or (not label and leaf.column is None):  # type: ignore[union-attr]
+                return ANYTHING
+            if leaf.offset > FARTHEST_STEP:
+                return ANYTHING
+            return PathNeed(leaf.anchor + label, self.which(leaf.variables), leaf.offset)
+        if hasattr(leaf, "column"):
+            fold = self.fold(leaf)  # type: ignore[arg-type]
+            return ANYTHING if self.folds[fold].distinct >= 0 else PathNeed("fold", fold)
+        return PathNeed("number")
+
+    def _folded(self, node: Aggregate) -> tuple[int, KernelColumn]:
+        if node.column is None:
+            return o.COUNTED, (-1, False)
+        if node.name == "count":
+            return o.COUNTED, self.column(node.column, Type("other"))
+        if node.name in ("sum", "avg"):
+            if node.type.kind == "float":
+                return o.SUM_FLOAT, self.column(node.column, DOUBLE, as_float=True)
+            return o.SUM_INT, self.column(node.column, Type("int"))
+        is_float = node.type.kind == "float"
+        kinds = (o.LEAST_INT, o.LEAST_FLOAT) if node.name == "min" else (o.MOST_INT, o.MOST_FLOAT)
+        return kinds[is_float], self.column(node.column, node.type)
+
+    def _source(self, source: ValueColumn) -> KernelColumn:
+        where = self.floats if source.is_float else self.ints
+        return _index_of(where, source), source.is_float
+
+
+def _index_of(where: list[_T], value: _T) -> int:
+    if value not in where:
+        where.append(value)
+    return where.index(value)
+
 
 _INT64_DIGITS = 18
 _DAY_US = 86_400_000_000
@@ -29,7 +179,7 @@ _EXACT_POWER = 22
 _TIMES = ("timestamp", "timestamp_ntz", "interval", "months", "date")
 
 
-class Unknown(Exception):
+class UnsupportedExpression(Exception):
     """The kernel has no instruction for this."""
 
 
@@ -40,23 +190,24 @@ class Bytecode:
     floats: list[float] = field(default_factory=list)
     stack: int = 1
 
-    def compiled(self, condition: Expression, state: State) -> int:
-        """Where the condition's code begins. Leaves nothing behind if it is `Unknown`."""
+    def compiled(self, condition: Expression, state: ConditionReads) -> int:
+        """Where the condition's code begins. Leaves nothing behind if it is
+        `UnsupportedExpression`."""
         start = len(self.code)
-        writer = _Writer(self, state)
+        writer = _BytecodeWriter(self, state)
         try:
             writer.condition(condition)
-        except Unknown:
+        except UnsupportedExpression:
             del self.code[start:]
             raise
         self.stack = max(self.stack, writer.deepest)
         return start
 
 
-class _Writer:
+class _BytecodeWriter:
     """Writes one condition. `value` leaves the code for a value and says how it is held."""
 
-    def __init__(self, into: Bytecode, state: State) -> None:
+    def __init__(self, into: Bytecode, state: ConditionReads) -> None:
         self._into = into
         self._state = state
         self._depth = 0
@@ -80,7 +231,7 @@ class _Writer:
     def condition(self, node: Expression) -> None:
         """The first conjunct that is not TRUE rejects: what stands behind one that is NULL is not
         looked at."""
-        *firsts, last = conjuncts(node)
+        *firsts, last = split_conjuncts(node)
         rejects = []
         for each in firsts:
             self.value(each)
@@ -97,9 +248,9 @@ class _Writer:
         """Whether the value is held as a float."""
         if isinstance(node, Constant):
             return self._constant(node)
-        if is_physical(node) and not isinstance(node, Read):
+        if is_physical(node) and not isinstance(node, RowRead):
             return self._column(self._state.computed(node))
-        if isinstance(node, Read):
+        if isinstance(node, RowRead):
             return self._read(node)
         if isinstance(node, Aggregate):
             return self._aggregate(node)
@@ -111,7 +262,7 @@ class _Writer:
             return False
         if isinstance(node, Call) and node.name in _CALLS:
             return _CALLS[node.name](self, node)
-        raise Unknown
+        raise UnsupportedExpression
 
     def _constant(self, node: Constant) -> bool:
         if node.value is None:
@@ -123,18 +274,18 @@ class _Writer:
             self._write(o.OP_FLOAT, len(self._into.floats) - 1, grows=1)
             return True
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            raise Unknown
+            raise UnsupportedExpression
         self._into.ints.append(value)
         self._write(o.OP_INT, len(self._into.ints) - 1, grows=1)
         return False
 
     def _column(self, column: tuple[int, bool]) -> bool:
         is_float = column[1]
-        read = self._state.read(Read("current", 0, BOOL), column)
+        read = self._state.read(RowRead("current", 0, BOOL), column)
         self._write(o.OP_READ_FLOAT if is_float else o.OP_READ_INT, read, grows=1)
         return is_float
 
-    def _read(self, node: Read) -> bool:
+    def _read(self, node: RowRead) -> bool:
         if node.column is None:
             self._write(o.OP_EXISTS, self._state.read(node, None), grows=1)
             return False
@@ -145,7 +296,7 @@ class _Writer:
 
     def _aggregate(self, node: Aggregate) -> bool:
         if node.argument is not None:
-            raise Unknown
+            raise UnsupportedExpression
         fold = self._state.fold(node)
         kind = self._state.folds[fold].kind
         is_float = kind in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT)
@@ -193,7 +344,7 @@ class _Writer:
 
     def is_nan(self, node: Call) -> bool:
         if not self.value(node.arguments[0]):
-            raise Unknown
+            raise UnsupportedExpression
         self._write(o.OP_IS_NAN)
         return False
 
@@ -241,7 +392,7 @@ class _Writer:
         is_float = self.value(node)
         if is_float != (type_.kind == "float") and node.type.kind != "null":
             if is_float or node.type.kind != "int":
-                raise Unknown
+                raise UnsupportedExpression
             self._write(o.OP_INT_TO_FLOAT)
         return type_.kind == "float"
 
@@ -251,7 +402,7 @@ class _Writer:
         left, right = node.arguments
         types = [each.type for each in node.arguments if each.type.kind != "null"]
         if len({type_.kind for type_ in types}) > 1 or len({type_.scale for type_ in types}) > 1:
-            raise Unknown
+            raise UnsupportedExpression
         self.value(left)
         self.value(right)
         is_float = bool(types) and types[0].kind == "float"
@@ -275,9 +426,9 @@ class _Writer:
                 self._write(o.OP_ROUND)
             return True
         if node.name == "/" or ("date" in kinds and kind != "interval"):
-            raise Unknown
+            raise UnsupportedExpression
         if kind not in ("int", "decimal", *_TIMES):
-            raise Unknown
+            raise UnsupportedExpression
         self._scaled(node)
         self._integers(node, operator)
         if kind == "interval" and kinds[0] == "date":
@@ -291,11 +442,11 @@ class _Writer:
         most = max(argument.type.scale for argument in node.arguments)
         for argument in node.arguments:
             if self.value(argument):
-                raise Unknown
+                raise UnsupportedExpression
             factor = 10 ** (most - argument.type.scale)
             if node.name != "*" and factor > 1:
                 if factor >= 1 << 63:
-                    raise Unknown
+                    raise UnsupportedExpression
                 self._write(o.OP_SCALE, factor)
 
     def _integers(self, node: Call, operator: int) -> None:
@@ -322,7 +473,7 @@ class _Writer:
             self._write(o.OP_NEGATE_FLOAT, is_abs)
         else:
             if node.type.kind == "decimal" and node.type.precision > _INT64_DIGITS:
-                raise Unknown
+                raise UnsupportedExpression
             width = 0 if node.type.kind == "decimal" else self._width(node.type)
             self._write(o.OP_NEGATE_INT, is_abs, width)
         return is_float
@@ -337,13 +488,13 @@ class _Writer:
         if target.kind == "decimal" and source.kind in ("int", "decimal"):
             digits = target.scale - (source.scale if source.kind == "decimal" else 0)
             if not 0 <= digits <= _INT64_DIGITS:
-                raise Unknown
+                raise UnsupportedExpression
             if digits:
                 self._write(o.OP_SCALE, 10**digits)
             self._digits(target)
         elif target.kind == "float" and source.kind == "decimal" and target.bits == 64:
             if source.scale > min(_EXACT_POWER, _INT64_DIGITS):
-                raise Unknown
+                raise UnsupportedExpression
             self._write(o.OP_DECIMAL_TO_FLOAT, 10**source.scale)
         elif (source.kind, target.kind) == ("int", "float"):
             self._write(o.OP_INT_TO_FLOAT)
@@ -352,24 +503,24 @@ class _Writer:
         elif (source.kind, target.kind) == ("date", "timestamp_ntz"):
             self._write(o.OP_SCALE, _DAY_US)
         elif source.kind != target.kind or source.bits > target.bits:
-            raise Unknown
+            raise UnsupportedExpression
         else:
             return is_float
         return target.kind == "float"
 
 
-_CALLS: Final[dict[str, Callable[[_Writer, Call], bool]]] = {
-    **dict.fromkeys(("and", "or"), _Writer.connective),
-    "not": _Writer.not_,
-    **dict.fromkeys(("is_null", "is_not_null"), _Writer.null_test),
-    "isnan": _Writer.is_nan,
-    "if": _Writer.if_,
-    "coalesce": _Writer.coalesce,
-    "nullif": _Writer.nullif,
-    "in": _Writer.in_,
-    **dict.fromkeys(("least", "greatest"), _Writer.extreme),
-    **dict.fromkeys((*o.RELATIONS, "<=>"), _Writer.comparison),
-    **dict.fromkeys(o.OPERATORS, _Writer.arithmetic),
-    **dict.fromkeys(("neg", "abs"), _Writer.sign),
-    "cast": _Writer.cast,
+_CALLS: Final[dict[str, Callable[[_BytecodeWriter, Call], bool]]] = {
+    **dict.fromkeys(("and", "or"), _BytecodeWriter.connective),
+    "not": _BytecodeWriter.not_,
+    **dict.fromkeys(("is_null", "is_not_null"), _BytecodeWriter.null_test),
+    "isnan": _BytecodeWriter.is_nan,
+    "if": _BytecodeWriter.if_,
+    "coalesce": _BytecodeWriter.coalesce,
+    "nullif": _BytecodeWriter.nullif,
+    "in": _BytecodeWriter.in_,
+    **dict.fromkeys(("least", "greatest"), _BytecodeWriter.extreme),
+    **dict.fromkeys((*o.RELATIONS, "<=>"), _BytecodeWriter.comparison),
+    **dict.fromkeys(o.OPERATORS, _BytecodeWriter.arithmetic),
+    **dict.fromkeys(("neg", "abs"), _BytecodeWriter.sign),
+    "cast": _BytecodeWriter.cast,
 }

@@ -15,85 +15,86 @@ from typing import TYPE_CHECKING, Final
 
 from spark_cep.udfs.errors import CepError, PatternError
 from spark_cep.udfs.expressions import BOOL, Call
-from spark_cep.udfs.rows.bytecode import Bytecode, Unknown
-from spark_cep.udfs.rows.flatten import Code, flatten
-from spark_cep.udfs.rows.leaves import conjuncts, is_physical, leaves, under_test
-from spark_cep.udfs.rows.needs import ANYTHING, Need
-from spark_cep.udfs.rows.program import Read
-from spark_cep.udfs.rows.state import State
+from spark_cep.udfs.row_program import RowRead
+from spark_cep.udfs.rows.bytecode import Bytecode, ConditionReads, UnsupportedExpression
+from spark_cep.udfs.rows.instructions import ANYTHING, InstructionList, PathNeed, flatten_pattern
+from spark_cep.udfs.rows.leaves import is_physical, leaves_of, resolve_tested_row, split_conjuncts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spark_cep.udfs.expressions import Expression
-    from spark_cep.udfs.rows.program import RowProgram
+    from spark_cep.udfs.row_program import RowProgram
 
-NOTHING: Final = -1
-PYTHON: Final = -2
+
+NO_BYTECODE: Final = -1
+PYTHON_CONDITION: Final = -2
 
 
 @dataclass(frozen=True)
-class Tested:
+class CompiledDefine:
     """A variable's condition. `start`: where the bytecode of `path` begins."""
 
     physical: Expression | None
     path: Expression | None
     start: int
-    needs: frozenset[Need]
+    needs: frozenset[PathNeed]
 
 
 @dataclass(frozen=True)
-class Compiled:
+class KernelProgram:
     program: RowProgram
-    code: Code
-    conditions: tuple[Tested, ...]
-    state: State
+    code: InstructionList
+    conditions: tuple[CompiledDefine, ...]
+    state: ConditionReads
     bytecode: Bytecode
 
 
-def compiled(program: RowProgram) -> Compiled:
+def compile_kernel_program(program: RowProgram) -> KernelProgram:
     """Raises PatternError where the program cannot be run."""
     if program.within is not None and program.within.kind != "time":
         raise PatternError(
             "a row pattern's WITHIN cannot count events",
             hint="give a length of time, or bound the repetitions in the pattern: b{1,10}",
         )
-    state, bytecode = State(program), Bytecode()
+    state, bytecode = ConditionReads(program), Bytecode()
     conditions = tuple(
-        _tested(variable.define, number, state, bytecode)
+        _compile_define(variable.define, number, state, bytecode)
         for number, variable in enumerate(program.variables)
     )
-    return Compiled(program, flatten(program.pattern), conditions, state, bytecode)
+    return KernelProgram(program, flatten_pattern(program.pattern), conditions, state, bytecode)
 
 
-def refusal(program: RowProgram) -> str | None:
+def refusal_reason(program: RowProgram) -> str | None:
     """Why the program cannot be run, for the driver to say before any job; None if it can."""
     try:
-        compiled(program)
+        compile_kernel_program(program)
     except CepError as error:
         return str(error)
     return None
 
 
-def _tested(define: Expression | None, variable: int, state: State, bytecode: Bytecode) -> Tested:
+def _compile_define(
+    define: Expression | None, variable: int, state: ConditionReads, bytecode: Bytecode
+) -> CompiledDefine:
     if define is None:
-        return Tested(None, None, NOTHING, frozenset())
-    parts = list(conjuncts(under_test(define, variable)))
-    physical = _all([part for part in parts if is_physical(part)])
-    path = _all([part for part in parts if not is_physical(part)])
+        return CompiledDefine(None, None, NO_BYTECODE, frozenset())
+    parts = list(split_conjuncts(resolve_tested_row(define, variable)))
+    physical = _conjunction([part for part in parts if is_physical(part)])
+    path = _conjunction([part for part in parts if not is_physical(part)])
     if path is None:
-        return Tested(physical, None, NOTHING, frozenset())
+        return CompiledDefine(physical, None, NO_BYTECODE, frozenset())
     try:
         start = bytecode.compiled(path, state)
-    except Unknown:
-        return Tested(physical, path, PYTHON, frozenset([ANYTHING]))
-    found = [leaf for leaf in leaves(path) if not _is_current(leaf)]
-    return Tested(physical, path, start, frozenset(map(state.needs, found)))
+    except UnsupportedExpression:
+        return CompiledDefine(physical, path, PYTHON_CONDITION, frozenset([ANYTHING]))
+    found = [leaf for leaf in leaves_of(path) if not _is_current(leaf)]
+    return CompiledDefine(physical, path, start, frozenset(map(state.needs, found)))
 
 
 def _is_current(leaf: Expression) -> bool:
-    return isinstance(leaf, Read) and leaf.anchor == "current"
+    return isinstance(leaf, RowRead) and leaf.anchor == "current"
 
 
-def _all(parts: Sequence[Expression]) -> Expression | None:
+def _conjunction(parts: Sequence[Expression]) -> Expression | None:
     return reduce(lambda a, b: Call("and", (a, b), BOOL), parts) if parts else None

@@ -5,20 +5,140 @@ evaluation and rejects; where 64 bits cannot hold a value, Python is asked for t
 looks behind the last row of a partition that goes on has to wait.
 """
 
-# ruff: noqa: PLR0911, PLR0912, PLR0913, PLR0915, PLR0917 - one loop over all instructions
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from spark_cep.udfs.rows import opcodes as o
+from spark_cep.udfs.rows import records as o
 from spark_cep.udfs.rows.jit import jit
-from spark_cep.udfs.rows.walking import anchored, less_float, same_float
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.rows.records import Conditions, Path
+    from spark_cep.udfs.rows.records import KernelConditions, KernelPath
+
+
+# --------------------------------------------------------------------------------------------------
+# One row more, or one row less: what conditions read of the path, kept while a search goes on.
+#
+# Compiled. Every fold is kept for each number of rows that its set has had on this path, so going
+# back forgets and computes nothing; only what counts distinct values has to be undone.
+# --------------------------------------------------------------------------------------------------
+
+
+@jit
+def push_row(path: KernelPath, conditions: KernelConditions, variable: Any, row: Any) -> None:
+    for which in range(path.sizes.shape[0]):
+        if path.member[variable, which]:
+            size = path.sizes[which]
+            path.rows[which, size] = row
+            path.sizes[which] = size + 1
+    for fold in range(path.folds.shape[0]):
+        which = path.folds[fold, 1]
+        if path.member[variable, which]:
+            _fold_row(path, conditions, fold, path.sizes[which], row)
+
+
+@jit
+def _fold_row(
+    path: KernelPath, conditions: KernelConditions, fold: Any, size: Any, row: Any
+) -> None:
+    """The fold over `size` rows of its set, of which `row` is the last."""
+    kind, column, values = path.folds[fold, 0], path.folds[fold, 2], path.folds[fold, 3]
+    distinct = path.folds[fold, 4]
+    count = path.counts[fold, size - 1]
+    if column < 0:
+        path.counts[fold, size] = count + 1
+        return
+    is_float = kind in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT)
+    if is_float:
+        flag = conditions.float_flags[column, row]
+        path.floats[values, size] = path.floats[values, size - 1]
+    else:
+        flag = conditions.int_flags[column, row]
+        path.ints[values, size] = path.ints[values, size - 1]
+    if distinct >= 0:
+        code = path.codes[distinct, row]
+        if code >= 0:
+            path.seen[distinct, code] += 1
+            if path.seen[distinct, code] > 1:
+                flag = o.NULL
+    if count < 0 or flag == o.NULL:
+        path.counts[fold, size] = count
+        return
+    if flag != o.VALID:
+        path.counts[fold, size] = -1
+        return
+    path.counts[fold, size] = count + 1
+    if kind == o.COUNTED:
+        return
+    if is_float:
+        value = conditions.float_columns[column, row]
+        before = path.floats[values, size]
+        if kind == o.SUM_FLOAT:
+            path.floats[values, size] = before + value
+        elif count == 0:
+            path.floats[values, size] = value
+        elif kind == o.LEAST_FLOAT:
+            if less_float(value, before):
+                path.floats[values, size] = value
+        elif less_float(before, value):
+            path.floats[values, size] = value
+        return
+    number = conditions.int_columns[column, row]
+    earlier = path.ints[values, size]
+    if kind == o.SUM_INT:
+        # Unsigned: the compiler takes for granted that signed integers do not wrap around.
+        total = np.int64(np.uint64(earlier) + np.uint64(number))
+        if ((earlier ^ total) & (number ^ total)) < 0:
+            path.counts[fold, size] = -1
+        path.ints[values, size] = total
+    elif (
+        count == 0
+        or (kind == o.LEAST_INT and number < earlier)
+        or (kind == o.MOST_INT and number > earlier)
+    ):
+        path.ints[values, size] = number
+
+
+@jit
+def pop_row(path: KernelPath, variable: Any, row: Any) -> None:
+    for fold in range(path.folds.shape[0]):
+        distinct = path.folds[fold, 4]
+        if distinct >= 0 and path.member[variable, path.folds[fold, 1]]:
+            code = path.codes[distinct, row]
+            if code >= 0:
+                path.seen[distinct, code] -= 1
+    for which in range(path.sizes.shape[0]):
+        if path.member[variable, which]:
+            path.sizes[which] -= 1
+
+
+@jit
+def less_float(a: float, b: float) -> bool:
+    """Spark's order: NaN is the largest."""
+    return a < b or (b != b and a == a)  # noqa: PLR0124 - NaN
+
+
+@jit
+def same_float(a: float, b: float) -> bool:
+    return a == b or (a != a and b != b)  # noqa: PLR0124 - NaN
+
+
+@jit
+def find_anchor_row(reads: Any, read: Any, path: KernelPath, begin: Any, row: Any) -> Any:
+    """The row that a read starts from, -1 if there is none. `row` is the last of the path."""
+    anchor, which, offset = reads[read, 0], reads[read, 1], reads[read, 2]
+    if anchor == o.CURRENT:
+        return row
+    if which < 0:
+        found = begin + offset if anchor == o.FIRST else row - offset
+        return found if begin <= found <= row else -1
+    size = path.sizes[which]
+    if offset >= size:
+        return -1
+    return path.rows[which, offset if anchor == o.FIRST else size - 1 - offset]
+
 
 _INT_LEAST: Final = np.iinfo(np.int64).min
 _INT_MOST: Final = np.iinfo(np.int64).max
@@ -46,7 +166,7 @@ def _arithmetic(operator: Any, a: Any, b: Any) -> Any:
 
 
 @jit
-def _narrowed(value: Any, bits: Any) -> Any:
+def _narrow(value: Any, bits: Any) -> Any:
     """What is left of a value in so many bits."""
     if bits == 64:
         return value
@@ -55,9 +175,9 @@ def _narrowed(value: Any, bits: Any) -> Any:
 
 
 @jit
-def holds(
-    conditions: Conditions,
-    path: Path,
+def evaluate_condition(
+    conditions: KernelConditions,
+    path: KernelPath,
     labels: Any,
     base: Any,
     at: Any,
@@ -86,7 +206,7 @@ def holds(
             elif op == o.OP_NULL:
                 flags[top] = o.NULL
             else:
-                found = anchored(conditions.reads, a, path, begin, row)
+                found = find_anchor_row(conditions.reads, a, path, begin, row)
                 if found >= 0:
                     found += conditions.reads[a, 3]
                     if found >= edges[1] and edges[2] and op != o.OP_LABEL:
@@ -248,14 +368,14 @@ def holds(
                         return o.ASK
                     ints[top] = value
                 else:
-                    small = _narrowed(value, abs(b))
+                    small = _narrow(value, abs(b))
                     if (wrapped or small != value) and b > 0:
                         return o.ERROR
                     ints[top] = small
         elif op == o.OP_NEGATE_INT:
             value = ints[top]
             if a == 0 or value < 0:
-                small = _narrowed(-value, abs(b)) if b else -value
+                small = _narrow(-value, abs(b)) if b else -value
                 if b > 0 and (small != -value or value == _INT_LEAST) and flags[top] == o.VALID:
                     return o.ERROR
                 ints[top] = small

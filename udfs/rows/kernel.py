@@ -18,25 +18,21 @@ Everything is compiled with the same types for all programs: once per installati
 disk.
 """
 
-# ruff: noqa: PLR0912, PLR0913, PLR0915, PLR0917 - a compiled loop pays for calls and tuples
-
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from spark_cep.udfs.rows import opcodes as o
-from spark_cep.udfs.rows.flatten import CHAR, END, MATCH, SPLIT, START
-from spark_cep.udfs.rows.interpreter import holds
+from spark_cep.udfs.rows import records as o
+from spark_cep.udfs.rows.instructions import CHAR, END, MATCH, SPLIT, START
+from spark_cep.udfs.rows.interpreter import evaluate_condition, find_anchor_row, pop_row, push_row
 from spark_cep.udfs.rows.jit import jit
-from spark_cep.udfs.rows.merging import fingerprint, forget, mixed
 from spark_cep.udfs.rows.records import (
     ANSWER,
     ANSWERED,
     BEGIN,
     COVERED,
-    DEEP,
     DONE,
     EMPTY,
     EPOCH,
@@ -44,8 +40,6 @@ from spark_cep.udfs.rows.records import (
     FARTHEST,
     FORGOTTEN,
     FOUND,
-    FULL,
-    GO_ON,
     HAS_FIRST,
     HITS,
     IS_OPEN,
@@ -58,15 +52,18 @@ from spark_cep.udfs.rows.records import (
     NEXT_ROW,
     NOT_YET,
     NUMBER,
+    OUTPUT_FULL,
     PARTITION,
     PAST_LAST,
     PC,
     PHASE,
     QUESTION,
+    RESUME,
     ROW,
     SEARCH,
     SKIPS_IN_PLACE,
     SKIPS_NOWHERE,
+    STACK_FULL,
     STEPS,
     STEPS_BEFORE,
     TO_FIRST,
@@ -75,23 +72,112 @@ from spark_cep.udfs.rows.records import (
     UNMATCHED,
     WAYS,
     YES,
-    Conditions,
-    Found,
-    Instructions,
-    Memory,
-    Path,
-    Rows,
-    Ways,
-)  # fmt: skip
-from spark_cep.udfs.rows.walking import pop, push
+    BacktrackStack,
+    KernelConditions,
+    KernelInstructions,
+    KernelMatches,
+    KernelMemo,
+    KernelPath,
+    KernelRows,
+)
 
-ENDS = np.uint64(1 << 63)
-ANY = np.uint64((1 << 64) - 1)
-MANY = 62  # this bit stands for all variables from here on
+# --------------------------------------------------------------------------------------------------
+# Where a search has been: marks by instruction and row, and what tells two paths apart.
+#
+# Compiled. Paths that agree in all that is read ahead have the same future; they are compared by 64
+# bits mixed of those values, beside instruction and row themselves.
+# --------------------------------------------------------------------------------------------------
 
 
 @jit
-def limit_of(rows: Rows, part: int, begin: int) -> Any:
+def clear_marks(memory: KernelMemo, words: Any, low: Any, high: Any) -> None:
+    """The marks of rows [low, high)."""
+    room = memory.marks.shape[0] // words
+    if high - low >= room:
+        memory.marks[:] = 0
+        return
+    for row in range(low, high):
+        place = (row % room) * words
+        for word in range(place, place + words):
+            memory.marks[word] = 0
+
+
+@jit
+def mix_bits(state: Any, value: Any) -> Any:
+    """Another 64 bits folded in; each input bit reaches every bit."""
+    state = (state ^ value) * np.uint64(0x9E3779B97F4A7C15)
+    state ^= state >> np.uint64(29)
+    state *= np.uint64(0xBF58476D1CE4E5B9)
+    return state ^ (state >> np.uint64(32))
+
+
+@jit
+def path_fingerprint(
+    memory: KernelMemo,
+    which: Any,
+    conditions: KernelConditions,
+    path: KernelPath,
+    labels: Any,
+    base: Any,
+    begin: Any,
+    row: Any,
+    edges: Any,
+    numbers: Any,
+    epoch: Any,
+) -> Any:
+    """All that is read ahead of a path whose last row is the one before `row`; 0 if that cannot be
+    told from 64 bits a value. Two such paths may look alike here and differ for Python."""
+    state = mix_bits(np.uint64(which + 1), np.uint64(epoch))
+    for key in range(memory.keys[which], memory.keys[which + 1]):
+        kind, read = memory.key[key, 0], memory.key[key, 1]
+        if kind == o.KEY_MATCH_NUMBER:
+            state = mix_bits(state, np.uint64(numbers[0]))
+        elif kind == o.KEY_LIMIT:
+            state = mix_bits(state, np.uint64(numbers[1]))
+        elif kind == o.KEY_FOLD:
+            size = path.sizes[path.folds[read, 1]]
+            if path.counts[read, size] < 0:
+                return np.uint64(0)
+            state = mix_bits(state, np.uint64(path.counts[read, size]))
+            fold = path.folds[read, 0]
+            if fold in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT):
+                state = mix_bits(state, path.floats.view(np.uint64)[path.folds[read, 3], size])
+            elif fold != o.COUNTED:
+                state = mix_bits(state, np.uint64(path.ints[path.folds[read, 3], size]))
+        else:
+            found = find_anchor_row(memory.key[:, 2:], key, path, begin, row - 1)
+            if found < 0:
+                # How many there are decides which row becomes the n-th.
+                which_set = memory.key[key, 3]
+                size = row - begin if which_set < 0 else path.sizes[which_set]
+                state = mix_bits(state, np.uint64(0xABCD))
+                if kind in (o.KEY_FIRST, o.KEY_FIRST_LABEL):
+                    state = mix_bits(state, np.uint64(size))
+            elif kind in (o.KEY_LAST_LABEL, o.KEY_FIRST_LABEL):
+                state = mix_bits(state, np.uint64(labels[base + found - begin] >> 1))
+            else:
+                found += memory.key[key, 5]
+                column = memory.key[key, 6]
+                if found < edges[0] or found >= edges[1]:
+                    state = mix_bits(state, np.uint64(0xDCBA))
+                elif memory.key[key, 7]:
+                    state = mix_bits(state, np.uint64(conditions.float_flags[column, found]))
+                    state = mix_bits(state, conditions.float_columns.view(np.uint64)[column, found])
+                else:
+                    if conditions.int_flags[column, found] == o.UNFIT:
+                        return np.uint64(0)
+                    state = mix_bits(state, np.uint64(conditions.int_flags[column, found]))
+                    state = mix_bits(state, np.uint64(conditions.int_columns[column, found]))
+    return state
+
+
+END_BIT = np.uint64(1 << 63)
+ANY_VARIABLE = np.uint64((1 << 64) - 1)
+OVERFLOW_BIT = 62  # this bit stands for all variables from here on
+
+
+@jit
+def limit_of(rows: KernelRows, part: int, begin: int) -> Any:
     """The row behind the last that a match from `begin` may have, one more than the partition's
     end if that may still come."""
     if rows.limit.shape[0]:
@@ -100,7 +186,7 @@ def limit_of(rows: Rows, part: int, begin: int) -> Any:
 
 
 @jit
-def skipped_to(skip: int, rows: Rows, labels: Any, base: int, length: int) -> int:
+def skip_target(skip: int, rows: KernelRows, labels: Any, base: int, length: int) -> int:
     """Where AFTER MATCH SKIP goes, in rows from the first of the match; -1: nowhere."""
     if skip == PAST_LAST:
         return length
@@ -119,13 +205,13 @@ def skipped_to(skip: int, rows: Rows, labels: Any, base: int, length: int) -> in
 
 @jit
 def search(
-    program: Instructions,
-    rows: Rows,
-    conditions: Conditions,
-    path: Path,
-    memory: Memory,
-    ways: Ways,
-    found: Found,
+    program: KernelInstructions,
+    rows: KernelRows,
+    conditions: KernelConditions,
+    path: KernelPath,
+    memory: KernelMemo,
+    ways: BacktrackStack,
+    found: KernelMatches,
     state: Any,
 ) -> int:
     """Goes on until the last partition is done, or until something is needed."""
@@ -150,16 +236,16 @@ def search(
     low, high, limit, last = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     is_open = False
     # What can come at `last`: no row, or any that has not come yet.
-    last_word = ENDS
+    last_word = END_BIT
     if 0 <= part < rows.begin.shape[0]:
         low, high = rows.begin[part], rows.end[part]
         is_open = rows.parts[part, IS_OPEN] != 0
         if phase != SEARCH:
             limit = limit_of(rows, part, begin)
-            last, last_word = min(limit, high), ANY if limit > high else ENDS
+            last, last_word = min(limit, high), ANY_VARIABLE if limit > high else END_BIT
     word = np.uint64(0)
     if phase != SEARCH:
-        word = may[row] | ENDS if row < last else last_word
+        word = may[row] | END_BIT if row < last else last_word
 
     while True:
         if phase == SEARCH:
@@ -182,30 +268,30 @@ def search(
                     state[MERGING] = 0
                 continue
             # Searches that cannot begin are not begun.
-            while begin < high and not ((may[begin] | ENDS) & need[entry]):
+            while begin < high and not ((may[begin] | END_BIT) & need[entry]):
                 if shows_unmatched and begin >= covered:
                     break
                 begin += 1
             if begin >= high:
                 continue
             if state[FOUND] >= found.start.shape[0] or base + (high - begin) > labels.shape[0]:
-                stop = FULL
+                stop = OUTPUT_FULL
                 break
             if words and not keeps_all and begin + part > state[FORGOTTEN]:
-                forget(memory, words, state[FORGOTTEN], begin + part)
+                clear_marks(memory, words, state[FORGOTTEN], begin + part)
                 state[FORGOTTEN] = begin + part
             limit = limit_of(rows, part, begin)
-            last, last_word = min(limit, high), ANY if limit > high else ENDS
+            last, last_word = min(limit, high), ANY_VARIABLE if limit > high else END_BIT
             pc, row, depth, trail = np.int64(entry), begin, np.int64(0), np.int64(0)
-            word = may[row] | ENDS
+            word = may[row] | END_BIT
             state[FARTHEST] = row
-            phase = GO_ON
+            phase = RESUME
 
         # One instruction.
         verdict = True
         is_match = False
         if phase == ANSWERED:
-            phase = GO_ON
+            phase = RESUME
             verdict = state[ANSWER] == YES
             waits = state[ANSWER] == NOT_YET
             if op[pc] == MATCH:
@@ -213,12 +299,12 @@ def search(
             elif verdict:
                 pc = np.int64(first[pc])
                 row += 1
-                word = may[row] | ENDS if row < last else last_word
+                word = may[row] | END_BIT if row < last else last_word
             else:
-                pop(path, label_of[pc] >> 1, row)
+                pop_row(path, label_of[pc] >> 1, row)
         else:
             if depth >= ways.pc.shape[0] or trail >= ways.marked.shape[0]:
-                stop = DEEP
+                stop = STACK_FULL
                 break
             steps += 1
             if not word & need[pc]:
@@ -239,12 +325,12 @@ def search(
                             ways.marked[trail] = (at << 6) | (place & 63)
                             trail += 1
                 elif place < -1 and state[MERGING]:
-                    mix = fingerprint(
+                    mix = path_fingerprint(
                         memory, -2 - place, conditions, path, labels, base, begin, row,
                         (low, high), (number, limit), state[EPOCH],
                     )  # fmt: skip
                     here = (np.int64(pc) << 32) | (row + part)
-                    at = np.int64(mixed(mix, np.uint64(here)) & np.uint64(merge_mask)) * 2
+                    at = np.int64(mix_bits(mix, np.uint64(here)) & np.uint64(merge_mask)) * 2
                     if mix == np.uint64(0):
                         pass
                     elif memory.merged[at] == np.uint64(here) and memory.merged[at + 1] == mix:
@@ -259,19 +345,19 @@ def search(
                     variable = label_of[pc] >> 1
                     if row >= high:
                         waits = True
-                    elif variable >= MANY and not rows.more[variable - MANY, row]:
+                    elif variable >= OVERFLOW_BIT and not rows.more[variable - OVERFLOW_BIT, row]:
                         verdict = False
                     elif is_open and row + rows.reach[variable] >= high:
                         waits = True
                     else:
                         labels[base + row - begin] = label_of[pc]
                         if has_sets:
-                            push(path, conditions, variable, row)
+                            push_row(path, conditions, variable, row)
                         at = conditions.start[variable]
                         if at != -1:
                             answer = o.ASK
                             if at >= 0:
-                                answer = holds(
+                                answer = evaluate_condition(
                                     conditions, path, labels, base, at, begin, row,
                                     (low, high, is_open), number + 1,
                                 )  # fmt: skip
@@ -284,11 +370,11 @@ def search(
                                 if answer == o.ERROR:
                                     state[ERRORS] += 1
                                 if has_sets:
-                                    pop(path, variable, row)
+                                    pop_row(path, variable, row)
                         if verdict:
                             pc = np.int64(first[pc])
                             row += 1
-                            word = may[row] | ENDS if row < last else last_word
+                            word = may[row] | END_BIT if row < last else last_word
                 elif what == SPLIT:
                     left, right = first[pc], second[pc]
                     if not word & need[left]:
@@ -318,7 +404,7 @@ def search(
             # Undecided: the partition is left where this search begins.
             if has_sets:
                 for at in range(row - 1, begin - 1, -1):
-                    pop(path, labels[base + at - begin] >> 1, at)
+                    pop_row(path, labels[base + at - begin] >> 1, at)
             rows.parts[part, NEXT] = begin
             rows.parts[part, NEXT_COVERED] = covered
             rows.parts[part, NEXT_NUMBER] = number
@@ -338,7 +424,7 @@ def search(
             state[EPOCH] += 1
             target = np.int64(1)
             if length:
-                target = np.int64(skipped_to(skip, rows, labels, base, length))
+                target = np.int64(skip_target(skip, rows, labels, base, length))
                 if target <= 0:
                     stop = SKIPS_NOWHERE if target < 0 else SKIPS_IN_PLACE
                     break
@@ -354,11 +440,11 @@ def search(
                 state[EMPTY] += 1
             if has_sets:
                 for at in range(row - 1, begin - 1, -1):
-                    pop(path, labels[base + at - begin] >> 1, at)
+                    pop_row(path, labels[base + at - begin] >> 1, at)
             base += length
             begin += target
             if has_limit and words:
-                forget(memory, words, found.start[slot] + part, state[FARTHEST] + part + 1)
+                clear_marks(memory, words, found.start[slot] + part, state[FARTHEST] + part + 1)
         elif not verdict:
             taken = steps - state[STEPS_BEFORE]
             if taken > most_steps:
@@ -371,12 +457,12 @@ def search(
                 back = np.int64(ways.row[depth - 1])
             if has_sets:
                 for at in range(row - 1, back - 1, -1):
-                    pop(path, labels[base + at - begin] >> 1, at)
+                    pop_row(path, labels[base + at - begin] >> 1, at)
             if depth:
                 depth -= 1
                 pc, trail = np.int64(ways.pc[depth]), np.int64(ways.trail[depth])
                 row = back
-                word = may[row] | ENDS if row < last else last_word
+                word = may[row] | END_BIT if row < last else last_word
             else:
                 if shows_unmatched and begin >= covered:
                     slot = state[FOUND]
@@ -386,7 +472,7 @@ def search(
                     state[FOUND] = slot + 1
                     state[UNMATCHED] += 1
                 if has_limit and words:
-                    forget(memory, words, begin + part, state[FARTHEST] + part + 1)
+                    clear_marks(memory, words, begin + part, state[FARTHEST] + part + 1)
                 begin += 1
                 phase = SEARCH
 

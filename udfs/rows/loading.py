@@ -22,31 +22,35 @@ from types import ModuleType
 from typing import Any, Final
 
 # All that is compiled, or compiled in as constants.
-_COMPILED: Final = (
-    "flatten", "interpreter", "jit", "kernel", "merging", "opcodes", "records", "scans", "walking",
-)  # fmt: skip
+_COMPILED_MODULES: Final = (
+    "instructions",
+    "interpreter",
+    "jit",
+    "kernel",
+    "records",
+)
 
 
 @cache
-def search() -> Callable[..., int]:
+def load_kernel() -> Callable[..., int]:
     """The matcher."""
-    found: Callable[..., int] = _module("kernel").search
+    found: Callable[..., int] = _import_compiled("kernel").search
     return found
 
 
 @cache
-def scans() -> Any:
+def load_scans() -> Any:
     """Folds over the rows of matches."""
-    return _module("scans")
+    return _import_compiled("jit")
 
 
-def _module(name: str) -> ModuleType:
+def _import_compiled(name: str) -> ModuleType:
     import numba  # noqa: PLC0415
 
     config: Any = numba.config
     before = config.CACHE_DIR
     # The directory is looked up when a function is decorated, which importing does.
-    config.CACHE_DIR = str(_directory())
+    config.CACHE_DIR = str(_cache_directory())
     try:
         return import_module(f"spark_cep.udfs.rows.{name}")
     finally:
@@ -54,17 +58,17 @@ def _module(name: str) -> ModuleType:
 
 
 @cache
-def _directory() -> Path:
+def _cache_directory() -> Path:
     here = Path(__file__).parent
-    texts = (here.joinpath(f"{name}.py").read_bytes() for name in _COMPILED)
+    texts = (here.joinpath(f"{name}.py").read_bytes() for name in _COMPILED_MODULES)
     name = f"compiled-{hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
-    for place in _places(here):
-        if _is_ours(place / name):
+    for place in _cache_directories(here):
+        if _is_private(place / name):
             return place / name
     return Path(tempfile.mkdtemp(prefix="spark-cep-"))
 
 
-def _places(here: Path) -> Iterator[Path]:
+def _cache_directories(here: Path) -> Iterator[Path]:
     if os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(os.environ["NUMBA_CACHE_DIR"])
     yield here / "__pycache__"
@@ -73,7 +77,7 @@ def _places(here: Path) -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"spark-cep-{user}"
 
 
-def _is_ours(path: Path) -> bool:
+def _is_private(path: Path) -> bool:
     """What is loaded from here is run: the directory can be written, and by nobody else."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

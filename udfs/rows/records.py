@@ -8,11 +8,101 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+# --------------------------------------------------------------------------------------------------
+# The bytecode of conditions that read the path: what `bytecode.py` writes and `kernel.py` runs.
+#
+# A stack machine. An entry is an int64 or a float64 with a flag; the compiler knows which of the
+# two it is. Booleans are 0 and 1, strings codes that keep their order, decimals unscaled.
+# --------------------------------------------------------------------------------------------------
+
+
+# Flags of a value. All but the first two end the evaluation.
+VALID: Final = 0
+NULL: Final = 1
+UNFIT: Final = 2  # the value is right, but 64 bits cannot hold it
+FAILED: Final = 3  # an ANSI error
+UNKNOWN: Final = 4  # a row behind the known ones has it
+
+# What a condition comes to.
+FALSE: Final = 0
+TRUE: Final = 1
+ASK: Final = 2  # only Python can tell
+ERROR: Final = 3
+BEYOND: Final = 4  # only a row that has not come yet can tell
+
+OP_END: Final = 0
+OP_INT: Final = 1  # a: constant
+OP_FLOAT: Final = 2
+OP_NULL: Final = 3
+OP_READ_INT: Final = 4  # a: read
+OP_READ_FLOAT: Final = 5
+OP_EXISTS: Final = 6
+OP_LABEL: Final = 7
+OP_MATCH_NUMBER: Final = 8
+OP_COUNT: Final = 9  # a: aggregate
+OP_FOLD_INT: Final = 10
+OP_FOLD_FLOAT: Final = 11
+OP_MEAN_FLOAT: Final = 12
+OP_MEAN_INT: Final = 13  # b: digits that the result has more
+OP_AND_SKIP: Final = 14  # a: where to go on if the left side decides
+OP_AND: Final = 15
+OP_OR_SKIP: Final = 16
+OP_OR: Final = 17
+OP_NOT: Final = 18
+OP_JUMP: Final = 19
+OP_JUMP_UNLESS: Final = 20
+OP_JUMP_IF_VALUE: Final = 21  # keeps the value; drops a NULL and goes on
+OP_IS_NULL: Final = 22
+OP_IS_NAN: Final = 23
+OP_COMPARE_INT: Final = 24  # a: relation
+OP_COMPARE_FLOAT: Final = 25
+OP_SAME_INT: Final = 26
+OP_SAME_FLOAT: Final = 27
+OP_ARITHMETIC_INT: Final = 28  # a: operator; b: bits, negative: wraps around
+OP_ARITHMETIC_WIDE: Final = 29  # a: operator; what overflows is UNFIT
+OP_ARITHMETIC_FLOAT: Final = 30  # a: operator; b: 1 if dividing by 0 is an error
+OP_DIVIDE_INT: Final = 31  # a: operator (div, %); b: as above
+OP_NEGATE_INT: Final = 32  # a: 1 for abs; b: bits, negative: wraps around, 0: cannot overflow
+OP_NEGATE_FLOAT: Final = 33
+OP_INT_TO_FLOAT: Final = 34
+OP_ROUND: Final = 35  # to 32 bits
+OP_SCALE: Final = 36  # a: factor
+OP_DIGITS: Final = 37  # a: first magnitude that is too large; b: 1 if that is an error
+OP_DECIMAL_TO_FLOAT: Final = 38  # a: power of ten
+OP_EXTREME_INT: Final = 39  # a: 1 for greatest
+OP_EXTREME_FLOAT: Final = 40
+
+RELATIONS: Final = ("=", "<>", "<", "<=", ">", ">=")
+OPERATORS: Final = ("+", "-", "*", "/", "%", "div")
+
+# Where a read starts.
+CURRENT: Final = 0
+FIRST: Final = 1
+LAST: Final = 2
+
+# What is kept of a set's rows along the path, beside how many they are.
+COUNTED: Final = 0
+SUM_INT: Final = 1
+SUM_FLOAT: Final = 2
+LEAST_INT: Final = 3
+LEAST_FLOAT: Final = 4
+MOST_INT: Final = 5
+MOST_FLOAT: Final = 6
+
+# What a merged state is compared by.
+KEY_LAST: Final = 0
+KEY_FIRST: Final = 1
+KEY_LAST_LABEL: Final = 2
+KEY_FIRST_LABEL: Final = 3
+KEY_FOLD: Final = 4
+KEY_MATCH_NUMBER: Final = 5
+KEY_LIMIT: Final = 6
+
 # ---- why the kernel stopped ---------------------------------------------------------------------
 
 DONE: Final = 0
-FULL: Final = 1  # the output
-DEEP: Final = 2  # the stack of ways or of marks
+OUTPUT_FULL: Final = 1  # the output
+STACK_FULL: Final = 2  # the stack of ways or of marks
 QUESTION: Final = 3
 TOO_MANY_STEPS: Final = 4
 SKIPS_NOWHERE: Final = 5  # AFTER MATCH SKIP TO a variable that has no row
@@ -51,7 +141,8 @@ ERRORS: Final = 21
 FARTHEST: Final = 22
 STATE_SIZE: Final = 24
 
-# ---- columns of `Rows.parts`, one row a partition ------------------------------------------------
+# ---- columns of `KernelRows.parts`, one row a partition
+# ------------------------------------------------
 
 # Where its next search begins, what a match has covered, and the number of its last match: read
 # when the partition is begun, written when it is left.
@@ -63,7 +154,7 @@ IS_OPEN: Final = 4  # rows may still come behind its last
 PART_SIZE: Final = 5
 
 SEARCH: Final = 0
-GO_ON: Final = 1
+RESUME: Final = 1
 ANSWERED: Final = 2
 
 # ---- AFTER MATCH SKIP ---------------------------------------------------------------------------
@@ -74,7 +165,7 @@ TO_FIRST: Final = 2
 TO_LAST: Final = 3
 
 
-class Instructions(NamedTuple):
+class KernelInstructions(NamedTuple):
     """`need`: bits of the variables that can come first, `ENDS` if the match can end here.
     `place`: the bit of a mark; -1: none; -2 - n: list n of keys."""
 
@@ -87,7 +178,7 @@ class Instructions(NamedTuple):
     settings: Any  # entry, skip, shows unmatched rows, measures' reach, steps, words, merging
 
 
-class Rows(NamedTuple):
+class KernelRows(NamedTuple):
     """`may`: a bit for each variable whose physical conditions hold, or may hold. `more`: for
     those beyond the bits. `limit`: the row behind the last that WITHIN allows, empty without; one
     more than the partition's end where rows that are allowed may still come. `reach`: how far
@@ -103,7 +194,7 @@ class Rows(NamedTuple):
     skip_to: Any
 
 
-class Conditions(NamedTuple):
+class KernelConditions(NamedTuple):
     """`start`: by variable where its bytecode begins, -1: none, -2: Python's."""
 
     start: Any
@@ -120,7 +211,7 @@ class Conditions(NamedTuple):
     stack_flag: Any
 
 
-class Path(NamedTuple):
+class KernelPath(NamedTuple):
     """What conditions read of the path: the rows of each set, and folds over them as they were
     after each row, so that going back is to forget the last entries."""
 
@@ -135,7 +226,7 @@ class Path(NamedTuple):
     seen: Any
 
 
-class Memory(NamedTuple):
+class KernelMemo(NamedTuple):
     """`merged`: pairs of a place and of what was read ahead there."""
 
     marks: Any
@@ -144,14 +235,14 @@ class Memory(NamedTuple):
     merged: Any
 
 
-class Ways(NamedTuple):
+class BacktrackStack(NamedTuple):
     pc: Any
     row: Any
     trail: Any
     marked: Any
 
 
-class Found(NamedTuple):
+class KernelMatches(NamedTuple):
     start: Any
     length: Any
     number: Any

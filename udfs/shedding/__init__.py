@@ -1,1 +1,1 @@
-"""Which rows matter least: utilities, how much each kind of row may keep, and streams in front."""
+"""Load shedding in the workers: utilities, quotas and the pace of triggers."""

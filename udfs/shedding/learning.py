@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -10,51 +11,149 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.events import numbers
-from spark_cep.udfs.planning.generate import generate, models, plan_from
-from spark_cep.udfs.planning.model import plan_cost
-from spark_cep.udfs.sampling import estimates_from, matching_of
-from spark_cep.udfs.shedding.arrays import Rows, staying_by_kind
-from spark_cep.udfs.shedding.drift import filled
-from spark_cep.udfs.shedding.load import loads
+from spark_cep.udfs.events.sampling import estimate_from_context, make_sample_context
+from spark_cep.udfs.events.table import column_to_numpy
+from spark_cep.udfs.planning.combinatorics import bit_numbers
+from spark_cep.udfs.planning.cost_model import plan_cost, shape_slot_set
+from spark_cep.udfs.planning.planner import assemble_plan, branch_models, generate_plans
 from spark_cep.udfs.shedding.passing import tables_of
-from spark_cep.udfs.shedding.recall import Drawn
-from spark_cep.udfs.shedding.spec import Known
-from spark_cep.udfs.shedding.utility import Utilities, utilities_of
+from spark_cep.udfs.shedding.quota import LeveledRows, RecallEstimator, select_rows_by_kind
+from spark_cep.udfs.shedding.utility import SheddingStatistics, Utilities, count_bins, utilities_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
+    from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.expressions import Type
-    from spark_cep.udfs.planning.costs import Costs
-    from spark_cep.udfs.program import Estimates, Program
-    from spark_cep.udfs.shedding.utility import Policy
+    from spark_cep.udfs.planning.cost_model import BranchModel, CardinalityEstimator
+    from spark_cep.udfs.program import Estimates, Plan, Program, Shape
+    from spark_cep.udfs.shedding.utility import SheddingPolicy
+
+
+# --------------------------------------------------------------------------------------------------
+# How much work an event of each variable makes: DARLING's Z(T), Eqs. 5 to 10, for any plan.
+#
+# A plan is a binary tree of joins; a chain is the one that leans to the left. PM(N), the partial
+# matches that node N holds at a time (Eq. 10), comes from `Figures.cardinality`, which knows the
+# order, the window, lists and negations besides. That counts what is made while one window
+# passes: of k slots k times what lies in a window, for each of the k rows may be the earliest of
+# a partial match that begins in it. A new event of type T adds to every node on its path to the
+# root
+#
+#     PM(N, T) = SEL(N) * PM(son on the path, T) * PM(other son)                        (Eqs. 8, 9)
+#
+# and since PM(leaf, T) is SEL(leaf) and PM(leaf) is R * w * SEL(leaf), that is PM(N) / (R * w):
+# each event of T has its equal part of the node's partial matches. A new partial match of N is
+# tried with those of its peer, the other son of its parent, by the parent's conditions (Eqs. 5,
+# 6), made and removed again (Eq. 7).
+#
+# A list counts with the number of lists that its rows make. The paper counts 2^R of them, which is
+# all subsets; `Figures` counts those that the quantifier and the conditions on elements leave.
+# --------------------------------------------------------------------------------------------------
+
+
+_CAP = 1e100
+
+
+def estimate_loads(
+    models: Sequence[BranchModel], plan: Plan, estimates: Estimates, costs: OperationCosts
+) -> dict[int, float]:
+    """Seconds that one row of each positive variable makes, over all branches. Where a plan has
+    no shape (a tree NFA), that of the best chain stands for it."""
+    chains: Sequence[Shape | None] | None = None
+    found: dict[int, float] = {}
+    for number, model in enumerate(models):
+        shape = plan.branches[number].shape if plan.branches is not None else None
+        if shape is None:
+            if chains is None:
+                chains = [
+                    each.shape for each in generate_plans("lazy-chain", models, estimates, costs)
+                ]
+            shape = chains[number]
+        assert shape is not None
+        for slot, seconds in estimate_slot_loads(model.given(estimates), shape, costs).items():
+            for variable in model.branch.slots[slot].variables:
+                found[variable] = min(found.get(variable, 0.0) + seconds, _CAP)
+    return found
+
+
+def estimate_slot_loads(
+    figures: CardinalityEstimator, shape: Shape, costs: OperationCosts
+) -> dict[int, float]:
+    """Z(T) of each slot of one branch."""
+    nodes = tuple(_join_nodes(figures, shape, peer=0, parent_conditions=0))
+    return {
+        slot: min(
+            sum(_node_load(figures, node, slot, costs) for node in nodes if node[0] >> slot & 1),
+            _CAP,
+        )
+        for slot in bit_numbers(shape_slot_set(shape))
+    }
+
+
+# A node: its slots, those of its peer, and how many conditions its parent tests.
+_JoinNode = tuple[int, int, int]
+
+
+def _join_nodes(
+    figures: CardinalityEstimator, shape: Shape, *, peer: int, parent_conditions: int
+) -> Iterator[_JoinNode]:
+    own = shape_slot_set(shape)
+    yield own, peer, parent_conditions
+    if isinstance(shape, int):
+        return
+    left, right = shape_slot_set(shape[0]), shape_slot_set(shape[1])
+    # Order and window are tested, too.
+    here = 1 + sum(bool(a.slots & left and a.slots & right) for a in figures.model.within(own))
+    yield from _join_nodes(figures, shape[0], peer=right, parent_conditions=here)
+    yield from _join_nodes(figures, shape[1], peer=left, parent_conditions=here)
+
+
+def _node_load(
+    figures: CardinalityEstimator, node: _JoinNode, slot: int, costs: OperationCosts
+) -> float:
+    own, peer, conditions = node
+    rate = figures.rate(slot)
+    if rate <= 0:
+        return 0.0
+    made = min(_held_partials(figures, own) / rate, _CAP)
+    peers = min(_held_partials(figures, peer), _CAP) if peer else 0.0
+    # T_RC is making a partial match and T_BI putting it where it is found and removed from.
+    return min(made * (conditions * costs.pair * peers + costs.result + costs.insert), _CAP)
+
+
+def _held_partials(figures: CardinalityEstimator, slots: int) -> float:
+    """PM(N). With nothing but lists, the first element is what lies in the window."""
+    plain = slots & ~figures.model.lists
+    return figures.cardinality(slots) / max(plain.bit_count(), 1)
+
 
 # A match on its way back to Spark, in the worker and beyond: of a stream's trigger with many.
 MATCH_SECONDS: Final = 0.5e-6
 # Powers of the work that quotas may be dealt by, and the shares of rows at which they are tried.
-LEANINGS: Final = (1.0, 0.5, 0.0)
-TRIED_SHARES: Final = (0.2, 0.5)
+LOAD_POWERS: Final = (1.0, 0.5, 0.0)
+TRIAL_SHARES: Final = (0.2, 0.5)
 # By how much drawn matches have to speak against the paper's quotas.
-CLEARLY: Final = 1.05
+CLEAR_GAIN: Final = 1.05
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """`loads`: the work that a row of each variable makes (`load.py`), to the power of `leaning`:
+class SheddingModel:
+    """`estimate_loads`: the work that a row of each variable makes (`load.py`), to the power of
+    `leaning`:
     what quotas are dealt by. `drawn`: matches of the rows that it was learnt from."""
 
     utilities: Utilities
     loads: Mapping[int, float]
     leaning: float
     estimates: Estimates | None
-    drawn: Drawn
+    drawn: RecallEstimator
 
 
 @dataclass(frozen=True)
-class Sampled:
+class RowSample:
     """Rows that are learnt from, without NULL event times. `thinned`: of how many rows each is
     one, where there were too many in a stretch of time."""
 
@@ -69,25 +168,33 @@ class Sampled:
         return replace(found, rates=rates, places=())
 
 
-def learn(
-    program: Program, sampled: Sampled, policy: Policy, costs: Costs, keys: Sequence[Type] = ()
-) -> Learnt:
+def learn_model(
+    program: Program,
+    sampled: RowSample,
+    policy: SheddingPolicy,
+    costs: OperationCosts,
+    keys: Sequence[Type] = (),
+) -> SheddingModel:
     """What rows are worth, and what work they make."""
     table = sampled.table
-    matching = matching_of(program, table)
-    estimates = sampled.estimates(estimates_from(matching))
+    matching = make_sample_context(program, table)
+    estimates = sampled.estimates(estimate_from_context(matching))
     tables = tables_of(matching, keys) if policy == "utility" and estimates is not None else ()
-    work = {} if estimates is None else loads(models(program), program.plan, estimates, costs)
-    utilities = utilities_of(tables, *roles(program))
-    drawn = Drawn(matching, table, utilities)
+    work = (
+        {}
+        if estimates is None
+        else estimate_loads(branch_models(program), program.plan, estimates, costs)
+    )
+    utilities = utilities_of(tables, *variable_masks(program))
+    drawn = RecallEstimator(matching, table, utilities)
     leaning = 1.0
     if policy == "utility" and work:
-        leaning = _leaning(_Sorted(program, table, utilities), work, drawn)
-    return Learnt(utilities, _eased(work, leaning), leaning, estimates, drawn)
+        leaning = _choose_power(_RowLevels(program, table, utilities), work, drawn)
+    return SheddingModel(utilities, _apply_power(work, leaning), leaning, estimates, drawn)
 
 
 @dataclass(frozen=True)
-class _Sorted:
+class _RowLevels:
     """The rows of a table in their levels, to be asked which of them stay."""
 
     program: Program
@@ -95,97 +202,104 @@ class _Sorted:
     utilities: Utilities
 
     @cached_property
-    def _rows(self) -> tuple[npt.NDArray[np.int64], Rows]:
-        mask = numbers(self.table.column(self.program.mask)).astype(np.int64)
+    def _rows(self) -> tuple[npt.NDArray[np.int64], LeveledRows]:
+        mask = column_to_numpy(self.table.column(self.program.mask)).astype(np.int64)
         here = np.flatnonzero(self.utilities.may_be_shed(mask))
         levels = self.utilities.levels(mask[here], self.table.take(pa.array(here)))
         return here, (mask[here], levels, np.random.default_rng(0).random(len(here)))
 
     def staying(
-        self, policy: Policy, share: float, loads: Mapping[int, float]
+        self, policy: SheddingPolicy, share: float, loads: Mapping[int, float]
     ) -> npt.NDArray[np.bool_]:
         here, rows = self._rows
         kept = np.ones(self.table.num_rows, dtype=np.bool_)
-        kept[here] = staying_by_kind(policy, rows, share * len(here), loads)
+        kept[here] = select_rows_by_kind(policy, rows, share * len(here), loads)
         return kept
 
 
-def _leaning(rows: _Sorted, loads: Mapping[int, float], drawn: Drawn) -> float:
+def _choose_power(rows: _RowLevels, loads: Mapping[int, float], drawn: RecallEstimator) -> float:
     """How much of the work counts when quotas are dealt: all of it, as in the paper, unless drawn
     matches clearly say that more of them is left with less."""
     recalls = {
         each: sum(
-            drawn.recall(rows.staying("utility", share, _eased(loads, each)))
-            for share in TRIED_SHARES
+            drawn.recall(rows.staying("utility", share, _apply_power(loads, each)))
+            for share in TRIAL_SHARES
         )
-        for each in LEANINGS
+        for each in LOAD_POWERS
     }
-    best = max(LEANINGS, key=lambda each: (recalls[each], each))
-    return best if recalls[best] > CLEARLY * recalls[1.0] else 1.0
+    best = max(LOAD_POWERS, key=lambda each: (recalls[each], each))
+    return best if recalls[best] > CLEAR_GAIN * recalls[1.0] else 1.0
 
 
-def _eased(loads: Mapping[int, float], leaning: float) -> dict[int, float]:
+def _apply_power(loads: Mapping[int, float], leaning: float) -> dict[int, float]:
     return {v: load**leaning for v, load in loads.items()}
 
 
-def known_of(
-    program: Program, sampled: Sampled, learnt: Learnt, policy: Policy, costs: Costs
-) -> Known:
+def statistics_of(
+    program: Program,
+    sampled: RowSample,
+    learnt: SheddingModel,
+    policy: SheddingPolicy,
+    costs: OperationCosts,
+) -> SheddingStatistics:
     """What a stream's workers go by, of what rows said."""
     utilities, table = learnt.utilities, sampled.table
-    rows_ = _Sorted(program, table, utilities)
+    rows_ = _RowLevels(program, table, utilities)
     curve = learnt.drawn.curve(lambda share: rows_.staying(policy, share, learnt.loads))
     rows = max(table.num_rows * sampled.thinned, 1.0)
-    seconds = seconds_of(program, learnt.estimates, costs) / rows
-    in_bins = filled(utilities, table, program.mask)
-    depth = depth_of(program, learnt.estimates, costs)
-    return Known(utilities, learnt.loads, curve, seconds, in_bins, depth)
+    seconds = estimate_seconds(program, learnt.estimates, costs) / rows
+    in_bins = count_bins(utilities, table, program.mask)
+    depth = estimate_depth(program, learnt.estimates, costs)
+    return SheddingStatistics(utilities, learnt.loads, curve, seconds, in_bins, depth)
 
 
-def roles(program: Program) -> tuple[int, int]:
+def variable_masks(program: Program) -> tuple[int, int]:
     """The positive variables as a bit mask, and those that a NOT looks for."""
     positive = sum(1 << v for v, each in enumerate(program.variables) if not each.negated)
     needed = sum(1 << v for v, each in enumerate(program.variables) if each.negated)
     return positive, needed
 
 
-def seconds_of(program: Program, estimates: Estimates | None, costs: Costs) -> float:
+def estimate_seconds(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
     """What matching and the answer are expected to take."""
-    return work_of(program, estimates, costs) + matches_of(program, estimates) * MATCH_SECONDS
+    return (
+        estimate_work(program, estimates, costs)
+        + estimate_matches(program, estimates) * MATCH_SECONDS
+    )
 
 
-def depth_of(program: Program, estimates: Estimates | None, costs: Costs) -> float:
+def estimate_depth(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
     """Where the work is. With half of the rows matches are fewer by the power of all slots, the
     work by that of the slots whose joins make it: the latter as a part of the former, 1 if the last
     join is all of it."""
-    positive, _ = roles(program)
+    positive, _ = variable_masks(program)
     if estimates is None:
         return 1.0
     half = replace(
         estimates,
         rates={v: rate / (1 + (positive >> v & 1)) for v, rate in estimates.rates.items()},
     )
-    matches = matches_of(program, estimates), matches_of(program, half)
-    seconds = seconds_of(program, estimates, costs), seconds_of(program, half, costs)
+    matches = estimate_matches(program, estimates), estimate_matches(program, half)
+    seconds = estimate_seconds(program, estimates, costs), estimate_seconds(program, half, costs)
     if not 0 < matches[1] < matches[0] or not 0 < seconds[1] < seconds[0]:
         return 1.0
     return min(log(seconds[0] / seconds[1]) / log(matches[0] / matches[1]), 1.0)
 
 
-def matches_of(program: Program, estimates: Estimates | None) -> float:
+def estimate_matches(program: Program, estimates: Estimates | None) -> float:
     """How many matches are expected."""
     if estimates is None:
         return 0.0
-    found = (model.given(estimates).cardinality(model.all) for model in models(program))
+    found = (model.given(estimates).cardinality(model.all) for model in branch_models(program))
     return sum(found) * estimates.windows
 
 
-def work_of(program: Program, estimates: Estimates | None, costs: Costs) -> float:
+def estimate_work(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
     """Seconds that matching is expected to take, by the cheapest chains."""
     if estimates is None:
         return 0.0
-    branches = models(program)
-    plan = plan_from("lazy-chain", generate("lazy-chain", branches, estimates, costs))
+    branches = branch_models(program)
+    plan = assemble_plan("lazy-chain", generate_plans("lazy-chain", branches, estimates, costs))
     assert plan.branches is not None
     shapes = zip(branches, plan.branches, strict=True)
     return sum(

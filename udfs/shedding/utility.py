@@ -4,27 +4,31 @@ A row that may be several variables is worth as much as in the best of them. The
 worth into one of `LEVELS` levels, the paper's utility arrays, and adds a number of the row's own
 between 0 and 1, so that rows of one level are dropped at random, and the same rows every time.
 
-Always holds: the driver's column (`spark_cep/shedding/column.py`) computes the same score.
+Always holds: the driver's column (`spark_cep/spark/shedding.py`) computes the same score.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
-from typing import Literal as Choice
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from spark_cep.udfs.events.table import column_to_numpy
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from spark_cep.udfs.shedding.passing import Table
+    from spark_cep.udfs.expressions import Type
+    from spark_cep.udfs.shedding.passing import PassTable
 
-Policy = Choice["utility", "random", "frequency"]
+
+SheddingPolicy = Literal["utility", "random", "frequency"]
 
 # The paper's xi: utility arrays of one buffer. Worths of a long pattern are products of many
 # shares, and most lie close to 0. So levels are even in the fourth root of the worth: a millionth
@@ -39,7 +43,7 @@ class Utilities:
     """`tables` of each variable; a variable without any is worth 1 in every row. `sheddable`: the
     positive variables, as a bit mask; `needed`: those that a NOT looks for."""
 
-    tables: Mapping[int, tuple[Table, ...]]
+    tables: Mapping[int, tuple[PassTable, ...]]
     sheddable: int
     needed: int
 
@@ -92,8 +96,112 @@ class Utilities:
         return np.asarray((mask != 0) & (mask & self.needed == 0))
 
 
-def utilities_of(tables: Sequence[Table], sheddable: int, needed: int) -> Utilities:
-    by_variable: dict[int, tuple[Table, ...]] = {}
+def utilities_of(tables: Sequence[PassTable], sheddable: int, needed: int) -> Utilities:
+    by_variable: dict[int, tuple[PassTable, ...]] = {}
     for table in tables:
         by_variable[table.variable] = (*by_variable.get(table.variable, ()), table)
     return Utilities(by_variable, sheddable, needed)
+
+
+# --------------------------------------------------------------------------------------------------
+# Whether rows still have the values that utilities were learnt from.
+#
+# The bins of each table were filled in some proportion then. When a few rows of now fill them in
+# clearly another one, utilities are not to be trusted. It takes a look at a thousand rows, 0.1 ms.
+# --------------------------------------------------------------------------------------------------
+
+
+# So many rows are looked at, and with fewer than a tenth of them nothing is said.
+DRIFT_ROWS: Final = 1000
+# The share of the rows that would have to lie in other bins, beyond what chance alone makes.
+DRIFT_DISTANCE: Final = 0.2
+
+BinCounts = npt.NDArray[np.float64]
+
+
+class DriftDetector:
+    """Compares with the rows that `utilities` were learnt from, which filled their bins so."""
+
+    def __init__(self, utilities: Utilities, then: Sequence[BinCounts], mask: int) -> None:
+        self._mask = mask
+        self._tables = tables_in(utilities)
+        self._then = then
+
+    def has_drifted(self, rows: pa.Table) -> bool:
+        """Whether any table's bins are filled differently by these rows."""
+        some = rows if rows.num_rows <= DRIFT_ROWS else _sample_evenly(rows)
+        return any(
+            _distance(then, _count_table_bins(table, some, self._mask)) > DRIFT_DISTANCE
+            for table, then in zip(self._tables, self._then, strict=True)
+        )
+
+
+def count_bins(utilities: Utilities, rows: pa.Table, mask: int) -> tuple[BinCounts, ...]:
+    """How rows fill the bins of each table. `mask`: the column of their masks."""
+    return tuple(_count_table_bins(table, rows, mask) for table in tables_in(utilities))
+
+
+def tables_in(utilities: Utilities) -> list[PassTable]:
+    return [table for found in utilities.tables.values() for table in found]
+
+
+def _count_table_bins(table: PassTable, rows: pa.Table, mask: int) -> BinCounts:
+    """How many rows of the table's variable are in each bin."""
+    masks = column_to_numpy(rows.column(mask)).astype(np.int64)
+    here = rows.filter((masks >> table.variable & 1).astype(np.bool_))
+    bins = [feature.bins(here.column(feature.column)) for feature in table.features]
+    sizes = tuple(feature.size for feature in table.features)
+    at = np.ravel_multi_index(tuple(bins), sizes)
+    return np.bincount(at, minlength=int(np.prod(sizes))).astype(np.float64)
+
+
+def _sample_evenly(rows: pa.Table) -> pa.Table:
+    return rows.take(np.linspace(0, rows.num_rows - 1, DRIFT_ROWS).astype(np.int64))
+
+
+def _distance(then: npt.NDArray[np.float64], now: npt.NDArray[np.float64]) -> float:
+    """Half the sum of the differences of the shares; 0 where there is too little to compare."""
+    if then.sum() < DRIFT_ROWS / 10 or now.sum() < DRIFT_ROWS / 10:
+        return 0.0
+    shares = then / then.sum()
+    found = np.abs(shares - now / now.sum()).sum() / 2
+    # The mean distance of two samples of one distribution.
+    chance = 0.4 * np.sqrt(shares * (1 / then.sum() + 1 / now.sum())).sum()
+    return float(found - chance)
+
+
+# --------------------------------------------------------------------------------------------------
+# What the driver ships of shedding for a stream's workers.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SheddingStatistics:
+    """What rows said: what they are worth, the work that each variable's make, the share of the
+    matches that is left by tenths of the rows that stay, what matching takes, seconds a row, and
+    how many rows filled which bins of the tables. `depth`: the power of the share of the matches
+    with which matching gets less."""
+
+    utilities: Utilities
+    loads: Mapping[int, float]
+    curve: tuple[float, ...]
+    work: float
+    filled: tuple[BinCounts, ...]
+    depth: float = 1.0
+
+
+@dataclass(frozen=True)
+class StreamSheddingSpec:
+    """One of `keep` (a share), `latency` (seconds) and `rows_per_second`. `parallel`: buckets that
+    are worked on at the same time. `keys`: the types of the program's keys, if they may be looked
+    at."""
+
+    keep: float | None
+    latency: float | None
+    rows_per_second: float | None
+    policy: SheddingPolicy
+    safety: float
+    seed: int
+    parallel: int
+    keys: tuple[Type, ...] = ()
+    known: SheddingStatistics | None = None

@@ -1,1 +1,1 @@
-"""Ready sources of remote data, each on a well-kept client library that is an extra."""
+"""Ready-made remote sources: Redis, SQL databases, HTTP services."""

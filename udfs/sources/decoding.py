@@ -20,9 +20,9 @@ from uuid import UUID
 import pyarrow as pa
 
 from spark_cep.udfs.errors import PatternError
-from spark_cep.udfs.sources.failing import shown
+from spark_cep.udfs.sources.clients import show_key
 
-Decode = Callable[[Any], Any]
+Decoder = Callable[[Any], Any]
 
 _INTEGER = re.compile(r"\s*[+-]?\d{1,100}\s*", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
@@ -30,13 +30,13 @@ _SPECIAL = re.compile(r"\s*([+-]?inf(inity)?|nan)\s*", re.IGNORECASE)
 _INTEGERS = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
 
 
-class MisfitError(ValueError):
+class DecodingError(ValueError):
     """A value that is not of the type. The source adds whose value it is."""
 
 
-def decoder(type_: pa.DataType) -> Decode:
+def make_decoder(type_: pa.DataType) -> Decoder:
     """From what a service gives to what Arrow makes a value of this type of; None stays None."""
-    decode = _decoder(type_)
+    decode = _choose_decoder(type_)
     return lambda value: None if value is None else decode(value)
 
 
@@ -49,7 +49,7 @@ def from_json(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_float=_fraction)
     except (ValueError, RecursionError) as error:
-        raise MisfitError(f"is not JSON, but {outline(text)}") from error
+        raise DecodingError(f"is not JSON, but {outline(text)}") from error
 
 
 def _fraction(text: str) -> float | Decimal:
@@ -58,7 +58,7 @@ def _fraction(text: str) -> float | Decimal:
     return number if repr(number) == text else Decimal(text)
 
 
-def _decoder(type_: pa.DataType) -> Decode:  # noqa: PLR0911, a ladder of types
+def _choose_decoder(type_: pa.DataType) -> Decoder:  # noqa: PLR0911, a ladder of types
     types = pa.types
     if types.is_boolean(type_):
         return _boolean
@@ -76,24 +76,24 @@ def _decoder(type_: pa.DataType) -> Decode:  # noqa: PLR0911, a ladder of types
         return _date
     if types.is_timestamp(type_):
         return _instant if type_.tz else _local_time
-    return _nested(type_)
+    return _nested_decoder(type_)
 
 
-def _nested(type_: pa.DataType) -> Decode:
+def _nested_decoder(type_: pa.DataType) -> Decoder:
     if is_list(type_):
-        return _arrays(decoder(type_.value_type))
+        return _arrays(make_decoder(type_.value_type))
     if pa.types.is_struct(type_):
         return _structs({type_.field(i).name: type_.field(i).type for i in range(type_.num_fields)})
     if pa.types.is_map(type_):
-        return _maps(decoder(type_.key_type), decoder(type_.item_type))
+        return _maps(make_decoder(type_.key_type), make_decoder(type_.item_type))
     raise PatternError(
         f"a ready source gives no values of type {type_}",
         hint="use Remote.fetch with a function that makes them",
     )
 
 
-def _misfit(value: Any, wanted: str) -> MisfitError:
-    return MisfitError(f"is not {wanted}, but {outline(value)}")
+def _decoding_error(value: Any, wanted: str) -> DecodingError:
+    return DecodingError(f"is not {wanted}, but {outline(value)}")
 
 
 def outline(value: Any) -> str:
@@ -105,7 +105,9 @@ def outline(value: Any) -> str:
     if isinstance(value, Mapping):
         names = sorted(map(str, value))
         return (
-            "an object with the fields " + shown(", ".join(names)) if names else "an empty object"
+            "an object with the fields " + show_key(", ".join(names))
+            if names
+            else "an empty object"
         )
     return {bool: "a boolean", int: "an integer", float: "a fraction", Decimal: "a fraction"}.get(
         type(value), f"a {type(value).__name__}"
@@ -119,10 +121,10 @@ def _boolean(value: Any) -> bool:
         return value.strip().lower() in ("true", "1")
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
-    raise _misfit(value, "a boolean")
+    raise _decoding_error(value, "a boolean")
 
 
-def _integers(bits: int) -> Decode:
+def _integers(bits: int) -> Decoder:
     bound = 1 << (bits - 1)
     name = f"{'an' if bits == 32 else 'a'} {_INTEGERS[bits]}"
 
@@ -138,7 +140,7 @@ def _integers(bits: int) -> Decode:
             # In this order: a decimal of a million digits is not made an integer first.
             number = int(value) if -bound <= value < bound and value % 1 == 0 else None
         if number is None or not -bound <= number < bound:
-            raise _misfit(value, name)
+            raise _decoding_error(value, name)
         return number
 
     return integer
@@ -153,10 +155,10 @@ def _float(value: Any) -> float:
             return float(value)
         except (OverflowError, ValueError):
             pass
-    raise _misfit(value, "a number")
+    raise _decoding_error(value, "a number")
 
 
-def _decimals(precision: int, scale: int) -> Decode:
+def _decimals(precision: int, scale: int) -> Decoder:
     name = f"a decimal({precision},{scale})"
 
     def decimal(value: Any) -> Decimal:
@@ -166,14 +168,14 @@ def _decimals(precision: int, scale: int) -> Decode:
             value = repr(value)
         is_text = isinstance(value, str) and _NUMBER.fullmatch(value)
         if not is_text and (isinstance(value, bool) or not isinstance(value, (int, Decimal))):
-            raise _misfit(value, name)
+            raise _decoding_error(value, name)
         number = Decimal(value)
         try:
             fitting = number.quantize(Decimal(1).scaleb(-scale))
         except InvalidOperation:
             fitting = None
         if fitting is None or fitting != number or len(fitting.as_tuple().digits) > precision:
-            raise _misfit(value, name)
+            raise _decoding_error(value, name)
         return fitting
 
     return decimal
@@ -184,7 +186,7 @@ def _text(value: Any) -> str:
         try:
             return value.decode()
         except UnicodeDecodeError as error:
-            raise _misfit(value, "text in UTF-8") from error
+            raise _decoding_error(value, "text in UTF-8") from error
     if isinstance(value, (dict, list, bool)):
         return json.dumps(value, default=_as_json)
     return value.isoformat() if isinstance(value, date) else str(value)
@@ -203,7 +205,7 @@ def _bytes(value: Any) -> bytes:
             return base64.b64decode(value, validate=True)
         except ValueError:
             pass
-    raise _misfit(value, "binary, nor base64")
+    raise _decoding_error(value, "binary, nor base64")
 
 
 def _date(value: Any) -> date:
@@ -212,7 +214,7 @@ def _date(value: Any) -> date:
     try:
         return date.fromisoformat(_text(value).strip())
     except ValueError as error:
-        raise _misfit(value, "a date like 2024-01-31") from error
+        raise _decoding_error(value, "a date like 2024-01-31") from error
 
 
 def _time(value: Any) -> datetime:
@@ -221,7 +223,7 @@ def _time(value: Any) -> datetime:
     try:
         return datetime.fromisoformat(_text(value).strip())
     except ValueError as error:
-        raise _misfit(value, "a timestamp like 2024-01-31T10:00:00Z") from error
+        raise _decoding_error(value, "a timestamp like 2024-01-31T10:00:00Z") from error
 
 
 def _instant(value: Any) -> datetime:
@@ -230,53 +232,55 @@ def _instant(value: Any) -> datetime:
     try:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except OverflowError as error:
-        raise _misfit(value, "a timestamp in the years 1 to 9999") from error
+        raise _decoding_error(value, "a timestamp in the years 1 to 9999") from error
 
 
 def _local_time(value: Any) -> datetime:
     time = _time(value)
     if time.tzinfo is not None:
-        raise _misfit(value, "a timestamp without a zone")
+        raise _decoding_error(value, "a timestamp without a zone")
     return time
 
 
-def _arrays(element: Decode) -> Decode:
+def _arrays(element: Decoder) -> Decoder:
     def array(value: Any) -> list[Any]:
         if not isinstance(value, (list, tuple)):
-            raise _misfit(value, "an array")
+            raise _decoding_error(value, "an array")
         return [element(one) for one in value]
 
     return array
 
 
-def _structs(fields: Mapping[str, pa.DataType]) -> Decode:
-    decoders = {name: decoder(type_) for name, type_ in fields.items()}
+def _structs(fields: Mapping[str, pa.DataType]) -> Decoder:
+    decoders = {name: make_decoder(type_) for name, type_ in fields.items()}
 
     def struct(value: Any) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise _misfit(value, "an object with the fields " + ", ".join(fields))
-        return {name: _within(name, decode, value.get(name)) for name, decode in decoders.items()}
+            raise _decoding_error(value, "an object with the fields " + ", ".join(fields))
+        return {
+            name: _decode_field(name, decode, value.get(name)) for name, decode in decoders.items()
+        }
 
     return struct
 
 
-def _within(name: str, decode: Decode, value: Any) -> Any:
+def _decode_field(name: str, decode: Decoder, value: Any) -> Any:
     try:
         return decode(value)
-    except MisfitError as error:
-        raise MisfitError(f"has a field {name} that {error}") from None
+    except DecodingError as error:
+        raise DecodingError(f"has a field {name} that {error}") from None
 
 
-def _maps(key: Decode, item: Decode) -> Decode:
+def _maps(key: Decoder, item: Decoder) -> Decoder:
     def mapping(value: Any) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
-            raise _misfit(value, "an object")
+            raise _decoding_error(value, "an object")
         return {key(name): item(one) for name, one in value.items()}
 
     return mapping
 
 
-def plain(value: Any) -> Any:
+def to_plain_value(value: Any) -> Any:
     """What a database gives, of types that keys can have."""
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)

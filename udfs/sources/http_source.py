@@ -6,32 +6,327 @@ of an error is not shown, since services repeat there what they were sent.
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 from uuid import uuid4
 
 from spark_cep.udfs.errors import CepError, PatternError, RemoteError
-from spark_cep.udfs.sources import clients, secrets, templates
-from spark_cep.udfs.sources.decoding import MisfitError, decoder
-from spark_cep.udfs.sources.failing import PassingFailure, attempt, need_library, shown
-from spark_cep.udfs.sources.http_answer import Bounds, BusyError, at_path, by_key
-from spark_cep.udfs.sources.http_client import Client, connect
+from spark_cep.udfs.sources import clients, secrets
+from spark_cep.udfs.sources.clients import TransientError, attempt, require_library, show_key
+from spark_cep.udfs.sources.decoding import DecodingError, from_json, make_decoder, outline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
     from spark_cep.udfs.sources.secrets import Secret
 
-Method = Literal["GET", "POST"]
+
+# --------------------------------------------------------------------------------------------------
+# What an HTTP service said: which value a JSON answer has, and what a status means.
+#
+# Always holds: nothing is read beyond the size limit or the time; a redirect is not followed, since
+# headers with secrets would go along; a path that ends in a field that is not there is a missing
+# value, one that breaks off before is an error.
+# --------------------------------------------------------------------------------------------------
+
+
+_TOO_MANY = 429
+_TIMED_OUT = 408
+_MISSING = (404, 410)
+# Not logged in, not this method, not this proxy.
+_FATAL_FOR_ALL_KEYS = (401, 405, 407)
+HttpBody = bytes | RemoteError | None
+
+
+class BusyError(Exception):
+    """The service may answer later; `after` in seconds if it said when, `too_often`: it is asked
+    more than it likes."""
+
+    def __init__(self, text: str, after: float | None = None, *, too_often: bool = False) -> None:
+        super().__init__(text)
+        self.after = after
+        self.too_often = too_often
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallBounds:
+    """`until`: the moment of the monotonic clock when the time is over."""
+
+    until: float
+    max_bytes: int
+
+    def left(self) -> float:
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise BusyError("the time is over")
+        return left
+
+
+def read_body(response: Any, bounds: CallBounds) -> HttpBody:
+    """The body of a streamed answer, None where it says that there is nothing. What is wrong with
+    this key only is given, what would be wrong with any is raised."""
+    status = response.status_code
+    if status in _MISSING:
+        return None
+    if status in (_TOO_MANY, _TIMED_OUT) or status >= 500:
+        after = _retry_after(response.headers.get("Retry-After"))
+        text = f"status {status} {response.reason_phrase}"
+        raise BusyError(text, after, too_often=status == _TOO_MANY)
+    if status in _FATAL_FOR_ALL_KEYS or 300 <= status < 400:
+        raise _status_error(status, response)
+    if status >= 400:
+        return _status_error(status, response)
+    if status == 204:
+        return None
+    parts, size = [], 0
+    for part in response.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > bounds.max_bytes:
+            return RemoteError(
+                f"an answer is larger than {bounds.max_bytes} bytes",
+                hint="max_bytes=... takes larger ones; a path into a smaller one is better",
+            )
+        bounds.left()
+    return b"".join(parts)
+
+
+def _status_error(status: int, response: Any) -> RemoteError:
+    if status < 400:
+        return RemoteError(
+            f"status {status}: the answer is elsewhere, and redirects are not followed",
+            hint="write the URL to which it leads",
+        )
+    hint = "give the headers that the service wants" if status in (401, 403) else None
+    return RemoteError(f"status {status} {response.reason_phrase}", hint=hint)
+
+
+def _retry_after(text: str | None) -> float | None:
+    """Seconds from now; both forms of the header."""
+    if text is None:
+        return None
+    if text.strip().isdigit():
+        return float(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def value_at_path(answer: Any, path: tuple[str, ...]) -> Any:
+    """What stands at a path of fields and places.
+
+    >>> value_at_path({"data": [{"max": 7}]}, ("data", "0", "max"))
+    7
+    """
+    for depth, step in enumerate(path):
+        last = depth == len(path) - 1
+        if isinstance(answer, list) and step.isdigit():
+            answer = answer[int(step)] if int(step) < len(answer) else None
+        elif isinstance(answer, Mapping) and (step in answer or last):
+            answer = answer.get(step)
+        elif answer is None:
+            return None
+        else:
+            raise DecodingError(f"has no {'.'.join(path[: depth + 1])} in {outline(answer)}")
+    return answer
+
+
+def values_by_key(
+    answer: Any, key: tuple[str, ...], value: tuple[str, ...]
+) -> Callable[[Any], Any]:
+    """The values of a batch's answer: an object from key to value, or where `key` names their
+    fields an array of objects."""
+    if not key:
+        if not isinstance(answer, Mapping):
+            raise DecodingError(f"is no object from keys to values, but {outline(answer)}")
+        return lambda text: value_at_path(answer.get(text), value)
+    if not isinstance(answer, list):
+        raise DecodingError(f"is no array of objects, but {outline(answer)}")
+    found: dict[Any, Any] = {}
+    for one in answer:
+        parts = tuple(str(value_at_path(one, (name,))) for name in key)
+        if parts in found:
+            raise DecodingError(
+                f"has the key {show_key(parts if len(key) > 1 else parts[0])} twice"
+            )
+        found[parts] = value_at_path(one, value)
+    return lambda text: found.get(text if isinstance(text, tuple) else (text,))
+
+
+# --------------------------------------------------------------------------------------------------
+# Requests to an HTTP service, on one client and a bounded pool of threads for each worker process.
+#
+# A batch of GETs goes in rounds: what failed in passing is asked again while time is left, after
+# the pause that the service asked for, at once if the round brought any answer, else after pauses
+# of this file. If no key at all is answered, or the service says that it is asked too often, the
+# call fails and going on is up to the retries of the remote; if others are, then a key that keeps
+# failing has failed by itself. So one bad key in a hundred costs some requests, not the batch.
+# --------------------------------------------------------------------------------------------------
+
+
+# The loggers that write URLs and headers.
+_LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy")
+# Between rounds that bring nothing, while the service answers other keys.
+_PAUSES_S = (0.05, 0.2, 0.8)
+
+
+@dataclass
+class _RequestRounds:
+    """`answers` by URL: JSON, None where there is nothing, or why this one has none."""
+
+    waiting: list[str]
+    answers: dict[str, Any] = field(default_factory=dict)
+    idle: int = 0
+
+    def heard(self, busy: dict[str, BusyError], bounds: CallBounds) -> None:
+        """Pauses before the next round, or ends it."""
+        progress = len(busy) < len(self.waiting)
+        self.waiting = list(busy)
+        if not busy:
+            return
+        first = next(iter(busy.values()))
+        named = [error.after for error in busy.values() if error.after is not None]
+        if named:
+            _pause(max(named), first, bounds)
+        elif not self.answers or any(error.too_often for error in busy.values()):
+            raise first
+        elif not progress and self.idle == len(_PAUSES_S):
+            tries = f", asked {self.idle + 1} times or more"
+            self.answers |= {url: RemoteError(f"{why}{tries}") for url, why in busy.items()}
+            self.waiting = []
+        elif not progress:
+            _pause(_PAUSES_S[self.idle], first, bounds)
+            self.idle += 1
+
+
+@dataclass(frozen=True)
+class HttpClient:
+    """A worker's client of one service."""
+
+    http: Any
+    threads: ThreadPoolExecutor
+    scrubbing: logging.Filter
+
+    def close(self) -> None:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(self.scrubbing)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.http.close()
+
+    def get_all(self, urls: list[str], bounds: CallBounds) -> dict[str, Any]:
+        """The answers of all these URLs."""
+        rounds = _RequestRounds(list(dict.fromkeys(urls)))
+        while rounds.waiting:
+            rounds.heard(self._round(rounds, bounds), bounds)
+        return rounds.answers
+
+    def _round(self, rounds: _RequestRounds, bounds: CallBounds) -> dict[str, BusyError]:
+        """Takes the answers in and gives what failed in passing."""
+        asked = [(url, self.threads.submit(self.get, url, bounds)) for url in rounds.waiting]
+        busy = {}
+        try:
+            for url, answer in asked:
+                try:
+                    rounds.answers[url] = answer.result()
+                except BusyError as error:
+                    busy[url] = error
+        finally:
+            # One that fails for all ends the batch: the others need not be asked.
+            for _, answer in asked:
+                answer.cancel()
+        return busy
+
+    def get(self, url: str, bounds: CallBounds) -> Any:
+        return self._ask("GET", url, bounds)
+
+    def post(self, url: str, body: Any, bounds: CallBounds) -> Any:
+        """The answer to one POST, asked again where the service says when."""
+        content = json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        while True:
+            try:
+                return self._ask("POST", url, bounds, content=content, headers=headers)
+            except BusyError as error:
+                busy = error
+            if busy.after is None:
+                raise busy
+            _pause(busy.after, busy, bounds)
+
+    def _ask(self, method: str, url: str, bounds: CallBounds, **sent: Any) -> Any:
+        """Raises BusyError alone for what may pass, other errors for what does not."""
+        import httpx  # noqa: PLC0415
+
+        wrong = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+        try:
+            with self.http.stream(method, url, timeout=bounds.left(), **sent) as response:
+                body = read_body(response, bounds)
+            return from_json(body) if isinstance(body, bytes) else body
+        except DecodingError as error:
+            # The page of some server between may be gone at the next try.
+            problem = f"the answer {error}"
+        except wrong:
+            raise
+        except (httpx.TransportError, httpx.StreamError) as error:
+            problem = str(error) or type(error).__name__
+        raise BusyError(problem)
+
+
+def make_http_client(
+    headers: dict[str, str], concurrency: int, scrub: Callable[[str], str]
+) -> HttpClient:
+    """A client of its own pool. Nothing is connected yet."""
+    import httpx  # noqa: PLC0415
+
+    scrubbing = _SecretFilter(scrub)
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(scrubbing)
+    http = httpx.Client(
+        headers={"Accept": "application/json", **headers},
+        follow_redirects=False,
+        limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+    )
+    threads = ThreadPoolExecutor(concurrency, thread_name_prefix="remote-http")
+    return HttpClient(http, threads, scrubbing)
+
+
+class _SecretFilter(logging.Filter):
+    """httpx logs each URL, which may hold a token."""
+
+    def __init__(self, scrub: Callable[[str], str]) -> None:
+        super().__init__()
+        self._scrub = scrub
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._scrub(record.getMessage()), None
+        return True
+
+
+def _pause(seconds: float, busy: BusyError, bounds: CallBounds) -> None:
+    """Until the service is to be asked again; what failed, where that is too late."""
+    if time.monotonic() + seconds >= bounds.until:
+        raise busy
+    time.sleep(seconds)
+
+
+HttpMethod = Literal["GET", "POST"]
+
+
+@dataclass(frozen=True)
+class JsonPaths:
     """Where the values stand: `path` in the answer; in a batch's, `key` names the fields of the
     key in an array of objects, and `value` is the path of the value in each."""
 
@@ -46,8 +341,8 @@ class HttpSource:
     keys; None: the body is the array of keys."""
 
     url: str
-    method: Method = "GET"
-    answer: Answer = Answer()
+    method: HttpMethod = "GET"
+    answer: JsonPaths = JsonPaths()
     body: str | None = "keys"
     headers: tuple[tuple[str, Secret], ...] = ()
     concurrency: int = 8
@@ -57,8 +352,8 @@ class HttpSource:
     identity: str = field(default_factory=lambda: uuid4().hex)
 
     def __post_init__(self) -> None:
-        need_library("httpx", "http", "Remote.http")
-        shown_url = secrets.without_secrets(self.url) if isinstance(self.url, str) else "url"
+        require_library("httpx", "http", "Remote.http")
+        shown_url = secrets.hide_secrets(self.url) if isinstance(self.url, str) else "url"
         if not isinstance(self.url, str) or not re.match(r"https?://|\$\{", self.url):
             raise PatternError(
                 f"Remote.http does not know the URL {shown_url}", hint="write https://host/..."
@@ -72,7 +367,7 @@ class HttpSource:
     def _check_method(self, url: str) -> None:
         if self.method not in ("GET", "POST"):
             raise PatternError(f"Remote.http knows GET and POST, not {self.method!r}")
-        places = templates.has_places(self.url)
+        places = clients.has_places(self.url)
         if self.method == "GET" and not places:
             raise PatternError(
                 f"the URL {url} has no place for the key",
@@ -90,26 +385,26 @@ class HttpSource:
             )
 
     def __repr__(self) -> str:
-        return f"http {self.method} {secrets.without_secrets(self.url)}"
+        return f"http {self.method} {secrets.hide_secrets(self.url)}"
 
     def scrub(self, text: str) -> str:
         """The text without this source's secrets."""
-        given = list(secrets.of_url(self.url))
+        given = list(secrets.secrets_in_url(self.url))
         for name, header in self.headers:
-            given.extend(secrets.of_header(name, header))
-        return secrets.scrub(text, given)
+            given.extend(secrets.secrets_in_header(name, header))
+        return secrets.scrub_secrets(text, given)
 
     def reading(self, value: pa.DataType, parts: int) -> HttpSource:
         """The source for values of this type and keys of so many parts."""
         if self.method == "GET":
-            templates.check_places(self.url, parts, "the URL")
+            clients.check_places(self.url, parts, "the URL")
         elif len(self.answer.key) != parts and (self.answer.key or parts > 1):
             raise PatternError(
                 f"{self}: key= names {len(self.answer.key)} fields of the answer, and remote(...) "
                 f"is called with {parts} keys",
                 hint='key=["org", "city"]: the fields of the answer that hold the key',
             )
-        decoder(value)
+        make_decoder(value)
         return replace(self, value=value)
 
     def __call__(self, keys: list[Any]) -> dict[Any, Any]:
@@ -124,32 +419,36 @@ class HttpSource:
             raise RemoteError("called before it was told the type of its values")
         if not keys:
             return {}
-        bounds = Bounds(time.monotonic() + self.timeout, self.max_bytes)
+        bounds = CallBounds(time.monotonic() + self.timeout, self.max_bytes)
         ask = self._got if self.method == "GET" else self._posted
-        with clients.using(self.identity, self._connect, Client.close) as client:
+        with clients.use_client(self.identity, self._connect, HttpClient.close) as client:
             return dict(self._decoded(self.value, ask(client, keys, bounds)))
 
-    def _connect(self) -> Client:
-        headers = {name: secrets.read(text, f"header {name}") for name, text in self.headers}
-        return connect(headers, self.concurrency, self.scrub)
+    def _connect(self) -> HttpClient:
+        headers = {name: secrets.read_secret(text, f"header {name}") for name, text in self.headers}
+        return make_http_client(headers, self.concurrency, self.scrub)
 
     def _url(self) -> str:
-        return secrets.read(self.url, "url", quoted=True)
+        return secrets.read_secret(self.url, "url", quoted=True)
 
-    def _got(self, client: Client, keys: list[Any], bounds: Bounds) -> Iterator[tuple[Any, Any]]:
+    def _got(
+        self, client: HttpClient, keys: list[Any], bounds: CallBounds
+    ) -> Iterator[tuple[Any, Any]]:
         template = self._url()
-        urls = [templates.filled(template, key, _quoted) for key in keys]
+        urls = [clients.fill_template(template, key, _quote_key_part) for key in keys]
         answers = client.get_all(urls, bounds)
         for key, url in zip(keys, urls, strict=True):
             answer = answers[url]
             if isinstance(answer, RemoteError):
                 yield key, self._error(answer.message, answer.hint)
             elif answer is not None:
-                yield key, self._read(answer, lambda found: at_path(found, self.answer.path))
+                yield key, self._read(answer, lambda found: value_at_path(found, self.answer.path))
 
-    def _posted(self, client: Client, keys: list[Any], bounds: Bounds) -> Iterator[tuple[Any, Any]]:
-        names = [_texts(key) for key in keys]
-        sent = [list(key) if isinstance(key, tuple) else key for key in map(_sendable, keys)]
+    def _posted(
+        self, client: HttpClient, keys: list[Any], bounds: CallBounds
+    ) -> Iterator[tuple[Any, Any]]:
+        names = [_key_texts(key) for key in keys]
+        sent = [list(key) if isinstance(key, tuple) else key for key in map(_to_json_key, keys)]
         body = sent if self.body is None else {self.body: sent}
         answer = client.post(self._url(), body, bounds)
         if isinstance(answer, RemoteError):
@@ -163,13 +462,15 @@ class HttpSource:
             yield key, self._read(name, value_of)
 
     def _by_key(self, answer: Any) -> Callable[[Any], Any]:
-        return by_key(at_path(answer, self.answer.path), self.answer.key, self.answer.value)
+        return values_by_key(
+            value_at_path(answer, self.answer.path), self.answer.key, self.answer.value
+        )
 
     def _read(self, answer: Any, read: Callable[[Any], Any]) -> Any:
         """What `read` finds, or why it finds nothing."""
         try:
             return read(answer)
-        except MisfitError as error:
+        except DecodingError as error:
             return self._error(f"the answer {error}", "path= leads to the value")
 
     def _error(self, problem: str, hint: str | None) -> RemoteError:
@@ -178,14 +479,14 @@ class HttpSource:
     def _decoded(
         self, value: pa.DataType, found: Iterator[tuple[Any, Any]]
     ) -> Iterator[tuple[Any, Any]]:
-        decode = decoder(value)
+        decode = make_decoder(value)
         for key, one in found:
             decoded = one
             if not isinstance(one, RemoteError):
                 try:
                     decoded = decode(one)
-                except MisfitError as error:
-                    decoded = self._error(f"the value of {shown(key)} {error}", None)
+                except DecodingError as error:
+                    decoded = self._error(f"the value of {show_key(key)} {error}", None)
             if decoded is not None:
                 yield key, decoded
 
@@ -193,22 +494,26 @@ class HttpSource:
         if isinstance(error, CepError):
             return self._error(error.message, error.hint)
         if isinstance(error, (BusyError, OSError)):
-            return PassingFailure(self.scrub(f"{self}: {error}"))
+            return TransientError(self.scrub(f"{self}: {error}"))
         return RemoteError(self.scrub(f"{self}: {type(error).__name__}: {error}"))
 
 
-def _quoted(text: str) -> str:
+def _quote_key_part(text: str) -> str:
     """A part of a key as one step of a path: `..` would be taken as the step above."""
     quoted = quote(text, safe="")
     return quoted.replace(".", "%2E") if set(text) <= {"."} else quoted
 
 
-def _texts(key: Any) -> Any:
-    return tuple(map(templates.text_of, key)) if isinstance(key, tuple) else templates.text_of(key)
+def _key_texts(key: Any) -> Any:
+    return (
+        tuple(map(clients.format_key_part, key))
+        if isinstance(key, tuple)
+        else clients.format_key_part(key)
+    )
 
 
-def _sendable(key: Any) -> Any:
+def _to_json_key(key: Any) -> Any:
     """A key as JSON has it: numbers stay numbers."""
     if isinstance(key, tuple):
-        return tuple(map(_sendable, key))
-    return key if isinstance(key, (str, int, float)) else templates.text_of(key)
+        return tuple(map(_to_json_key, key))
+    return key if isinstance(key, (str, int, float)) else clients.format_key_part(key)

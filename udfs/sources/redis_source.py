@@ -15,20 +15,21 @@ from uuid import uuid4
 import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError, PatternError, RemoteError
-from spark_cep.udfs.sources import clients, secrets, templates
-from spark_cep.udfs.sources.decoding import Decode, MisfitError, decoder, from_json, is_list
-from spark_cep.udfs.sources.failing import PassingFailure, attempt, need_library, shown
+from spark_cep.udfs.sources import clients, secrets
+from spark_cep.udfs.sources.clients import TransientError, attempt, require_library, show_key
+from spark_cep.udfs.sources.decoding import Decoder, DecodingError, from_json, is_list, make_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from spark_cep.udfs.sources.secrets import Secret
 
-Kind = Literal["auto", "string", "json", "hash", "set", "list"]
+
+RedisKind = Literal["auto", "string", "json", "hash", "set", "list"]
 
 _URL = re.compile(r"(rediss?|unix)://")
 # An answer of the server that another try would not change begins like this.
-_PASSING_ANSWERS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "OOM", "READONLY")
+_TRANSIENT_ANSWERS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "OOM", "READONLY")
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +39,7 @@ class RedisSource:
 
     url: Secret
     key: str = "{}"
-    kind: Kind = "auto"
+    kind: RedisKind = "auto"
     hash: str | None = None
     password: Secret | None = None
     timeout: float = 10.0
@@ -46,19 +47,19 @@ class RedisSource:
     identity: str = field(default_factory=lambda: uuid4().hex)
 
     def __post_init__(self) -> None:
-        need_library("redis", "redis", "Remote.redis")
+        require_library("redis", "redis", "Remote.redis")
         secrets.check_secret(self.url, "url")
         if isinstance(self.url, str) and "${" not in self.url and not _URL.match(self.url):
             raise PatternError(
-                f"Remote.redis does not know the URL {secrets.without_secrets(self.url)}",
+                f"Remote.redis does not know the URL {secrets.hide_secrets(self.url)}",
                 hint="write redis://host:6379/0, rediss://... for TLS or unix:///path",
             )
         if self.password is not None:
             secrets.check_password(self.password, self.url)
-        if self.kind not in get_args(Kind):
+        if self.kind not in get_args(RedisKind):
             raise PatternError(
                 f"Remote.redis has no kind {self.kind!r}",
-                hint="one of " + ", ".join(get_args(Kind)),
+                hint="one of " + ", ".join(get_args(RedisKind)),
             )
         if self.hash is not None and self.kind not in ("auto", "string", "json"):
             raise PatternError(
@@ -66,7 +67,7 @@ class RedisSource:
                 f"{self.kind!r}",
                 hint='kind="string" or kind="json", or leave hash out and name one hash a key',
             )
-        if not templates.has_places(self.key):
+        if not clients.has_places(self.key):
             raise PatternError(
                 f"the key {self.key!r} has no place for what remote(...) is called with",
                 hint='write key="limit:{}", or key="{0}:{1}" for two',
@@ -74,18 +75,20 @@ class RedisSource:
 
     def __repr__(self) -> str:
         where = f"hash {self.hash}, field {self.key}" if self.hash else f"key {self.key}"
-        return f"redis at {secrets.without_secrets(self.url)}, {where}"
+        return f"redis at {secrets.hide_secrets(self.url)}, {where}"
 
     def scrub(self, text: str) -> str:
         """The text without this source's secrets."""
-        given = [*secrets.of_url(self.url), *([self.password] if self.password else [])]
-        return secrets.scrub(text, given)
+        given = [*secrets.secrets_in_url(self.url), *([self.password] if self.password else [])]
+        return secrets.scrub_secrets(text, given)
 
     def reading(self, value: pa.DataType, parts: int) -> RedisSource:
         """The source for values of this type and keys of so many parts."""
-        templates.check_places(self.key, parts, "the key")
-        decoder(value)
-        kind = _kind(value, in_hash=self.hash is not None) if self.kind == "auto" else self.kind
+        clients.check_places(self.key, parts, "the key")
+        make_decoder(value)
+        kind = (
+            _choose_kind(value, in_hash=self.hash is not None) if self.kind == "auto" else self.kind
+        )
         _check_kind(kind, value)
         return replace(self, kind=kind, value=value)
 
@@ -98,10 +101,10 @@ class RedisSource:
             raise RemoteError(f"{self} was called before it was told the type of its values")
         if not keys:
             return {}
-        names = [templates.filled(self.key, key) for key in keys]
-        with clients.using(self.identity, self._connect, _close) as client:
-            found = _READ[self.kind](self, client, names)
-        return dict(_decoded(self, self.value, list(zip(keys, names, found, strict=True))))
+        names = [clients.fill_template(self.key, key) for key in keys]
+        with clients.use_client(self.identity, self._connect, _close_client) as client:
+            found = _READERS[self.kind](self, client, names)
+        return dict(_decode_rows(self, self.value, list(zip(keys, names, found, strict=True))))
 
     def _connect(self) -> Any:
         import redis  # noqa: PLC0415
@@ -110,9 +113,9 @@ class RedisSource:
 
         given: dict[str, Any] = {}
         if self.password is not None:
-            given["password"] = secrets.read(self.password, "password")
+            given["password"] = secrets.read_secret(self.password, "password")
         return redis.Redis.from_url(
-            secrets.read(self.url, "url", quoted=True),
+            secrets.read_secret(self.url, "url", quoted=True),
             socket_timeout=self.timeout,
             socket_connect_timeout=self.timeout,
             retry=Retry(NoBackoff(), 0),
@@ -126,27 +129,27 @@ class RedisSource:
 
         text = f"{self}: {self.scrub(str(error)) or type(error).__name__}"
         if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
-            clients.forget(self.identity)
+            clients.forget_client(self.identity)
             hint = "give password=... or put user and password into the URL; see the server's ACL"
             return RemoteError(text, hint=hint)
         if isinstance(error, exceptions.NoPermissionError):
             return RemoteError(text, hint="the user must be allowed to read these keys")
         if isinstance(error, exceptions.ResponseError):
-            passing = str(error).startswith(_PASSING_ANSWERS)
-            return PassingFailure(text) if passing else RemoteError(text)
+            passing = str(error).startswith(_TRANSIENT_ANSWERS)
+            return TransientError(text) if passing else RemoteError(text)
         if isinstance(error, (exceptions.RedisError, OSError)):
-            return PassingFailure(text)
+            return TransientError(text)
         return RemoteError(f"{self}: {type(error).__name__}: {self.scrub(str(error))}")
 
 
-def _close(client: Any) -> None:
+def _close_client(client: Any) -> None:
     client.close()
 
 
-Rows = list[Any]
+RedisRows = list[Any]
 
 
-def _texts(source: RedisSource, client: Any, names: list[str]) -> Rows:
+def _read_texts(source: RedisSource, client: Any, names: list[str]) -> RedisRows:
     if source.hash is not None:
         return list(client.hmget(source.hash, names))
     pipeline = client.pipeline(transaction=False)
@@ -156,11 +159,11 @@ def _texts(source: RedisSource, client: Any, names: list[str]) -> Rows:
     without = [name for name, text in zip(names, texts, strict=True) if text is None]
     if not without or existing <= len(names) - len(without):
         return list(texts)
-    refused = _of_other_kinds(source, client, without)
+    refused = _find_other_kinds(source, client, without)
     return [refused.get(name, text) for name, text in zip(names, texts, strict=True)]
 
 
-def _of_other_kinds(source: RedisSource, client: Any, names: list[str]) -> dict[str, RemoteError]:
+def _find_other_kinds(source: RedisSource, client: Any, names: list[str]) -> dict[str, RemoteError]:
     pipeline = client.pipeline(transaction=False)
     for name in names:
         pipeline.type(name)
@@ -172,43 +175,47 @@ def _of_other_kinds(source: RedisSource, client: Any, names: list[str]) -> dict[
     }
 
 
-def _hashes(source: RedisSource, client: Any, names: list[str]) -> Rows:
+def _read_hashes(source: RedisSource, client: Any, names: list[str]) -> RedisRows:
     value = source.value
     assert value is not None
     if pa.types.is_map(value):
-        return [found or None for found in _each(source, client, names, "hgetall")]
+        return [found or None for found in _run_for_each(source, client, names, "hgetall")]
     fields = [value.field(i).name for i in range(value.num_fields)]
-    rows = _each(source, client, names, "hmget", fields)
+    rows = _run_for_each(source, client, names, "hmget", fields)
     # Of a hash without any of the fields, Redis says the same as of none.
     return [
-        row if isinstance(row, RemoteError) else _fields_of(dict(zip(fields, row, strict=True)))
+        row
+        if isinstance(row, RemoteError)
+        else _present_fields(dict(zip(fields, row, strict=True)))
         for row in rows
     ]
 
 
-def _fields_of(row: dict[str, Any]) -> dict[str, Any] | None:
+def _present_fields(row: dict[str, Any]) -> dict[str, Any] | None:
     return None if all(one is None for one in row.values()) else row
 
 
-def _sets(source: RedisSource, client: Any, names: list[str]) -> Rows:
+def _read_sets(source: RedisSource, client: Any, names: list[str]) -> RedisRows:
     # Sorted, for Redis gives members in any order and a value should be one value.
-    found = _each(source, client, names, "smembers")
+    found = _run_for_each(source, client, names, "smembers")
     return [one if isinstance(one, RemoteError) else sorted(one) or None for one in found]
 
 
-def _lists(source: RedisSource, client: Any, names: list[str]) -> Rows:
-    return [found or None for found in _each(source, client, names, "lrange", 0, -1)]
+def _read_lists(source: RedisSource, client: Any, names: list[str]) -> RedisRows:
+    return [found or None for found in _run_for_each(source, client, names, "lrange", 0, -1)]
 
 
-def _each(source: RedisSource, client: Any, names: list[str], command: str, *rest: Any) -> Rows:
+def _run_for_each(
+    source: RedisSource, client: Any, names: list[str], command: str, *rest: Any
+) -> RedisRows:
     pipeline = client.pipeline(transaction=False)
     for name in names:
         getattr(pipeline, command)(name, *rest)
     answers = pipeline.execute(raise_on_error=False)
-    return [_one(source, name, found) for name, found in zip(names, answers, strict=True)]
+    return [_check_answer(source, name, found) for name, found in zip(names, answers, strict=True)]
 
 
-def _one(source: RedisSource, name: str, answer: Any) -> Any:
+def _check_answer(source: RedisSource, name: str, answer: Any) -> Any:
     if isinstance(answer, Exception) and "WRONGTYPE" in str(answer):
         return _wrong_kind(source, name, "it is not one")
     if isinstance(answer, Exception):
@@ -216,27 +223,31 @@ def _one(source: RedisSource, name: str, answer: Any) -> Any:
     return answer
 
 
-_READ: dict[str, Callable[[RedisSource, Any, list[str]], Rows]] = {
-    "string": _texts, "json": _texts, "hash": _hashes, "set": _sets, "list": _lists,
-}  # fmt: skip
+_READERS: dict[str, Callable[[RedisSource, Any, list[str]], RedisRows]] = {
+    "string": _read_texts,
+    "json": _read_texts,
+    "hash": _read_hashes,
+    "set": _read_sets,
+    "list": _read_lists,
+}
 
 
-def _decoded(
+def _decode_rows(
     source: RedisSource, value: pa.DataType, rows: list[tuple[Any, str, Any]]
 ) -> Iterator[tuple[Any, Any]]:
-    decode: Decode = decoder(value)
+    decode: Decoder = make_decoder(value)
     for key, name, found in rows:
         one = found
         if not isinstance(found, RemoteError) and found is not None:
             try:
-                one = decode(from_json(found) if source.kind == "json" else _named(found))
-            except MisfitError as error:
-                one = RemoteError(source.scrub(f"{source}: the value of {shown(name)} {error}"))
+                one = decode(from_json(found) if source.kind == "json" else _name_fields(found))
+            except DecodingError as error:
+                one = RemoteError(source.scrub(f"{source}: the value of {show_key(name)} {error}"))
         if one is not None:
             yield key, one
 
 
-def _named(found: Any) -> Any:
+def _name_fields(found: Any) -> Any:
     """A hash with its fields as text, since all that Redis gives is bytes."""
     if not isinstance(found, dict):
         return found
@@ -248,12 +259,12 @@ def _named(found: Any) -> Any:
 
 def _wrong_kind(source: RedisSource, name: str, what: str) -> RemoteError:
     return RemoteError(
-        f"{source}: {shown(name)} is read as a {source.kind}, and {what}",
+        f"{source}: {show_key(name)} is read as a {source.kind}, and {what}",
         hint='say what the keys hold with kind="string", "json", "hash", "set" or "list"',
     )
 
 
-def _kind(value: pa.DataType, *, in_hash: bool) -> Kind:
+def _choose_kind(value: pa.DataType, *, in_hash: bool) -> RedisKind:
     nested = is_list(value) or pa.types.is_nested(value)
     if not nested:
         return "string"

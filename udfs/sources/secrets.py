@@ -25,7 +25,7 @@ _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s]*@")
 _NAMED_LIKE_SECRETS = re.compile(r"auth|token|key|secret|passw|cookie|session|sig", re.IGNORECASE)
 
 # What functions gave in this process: they are not called again only to scrub.
-_read: set[str] = set()
+_known_secrets: set[str] = set()
 
 
 def check_secret(secret: object, what: str) -> None:
@@ -42,12 +42,12 @@ def check_password(password: object, url: Secret) -> None:
     check_secret(password, "password")
     if isinstance(url, str) and ":" in url.partition("://")[2].rpartition("@")[0]:
         raise PatternError(
-            f"{without_secrets(url)} has a password, and there is password=...",
+            f"{hide_secrets(url)} has a password, and there is password=...",
             hint="leave one of them out",
         )
 
 
-def read(secret: Secret, what: str, *, quoted: bool = False) -> str:
+def read_secret(secret: Secret, what: str, *, quoted: bool = False) -> str:
     """The secret, in the worker. `quoted`: as a part of a URL, unless it is the whole URL."""
     if not isinstance(secret, str):
         return _from_function(secret, what)
@@ -60,10 +60,10 @@ def read(secret: Secret, what: str, *, quoted: bool = False) -> str:
     return _REFERENCE.sub(value, secret)
 
 
-def without_secrets(url: Secret) -> str:
+def hide_secrets(url: Secret) -> str:
     """What may be shown of a URL: no user, no password, no query.
 
-    >>> without_secrets("redis://:p4ss@cache:6379/0"), without_secrets("https://x.org/a?token=1")
+    >>> hide_secrets("redis://:p4ss@cache:6379/0"), hide_secrets("https://x.org/a?token=1")
     ('redis://cache:6379/0', 'https://x.org/a')
     """
     if not isinstance(url, str):
@@ -77,7 +77,7 @@ def without_secrets(url: Secret) -> str:
     return f"{scheme}://{re.split('[?#&]', rest.rpartition('@')[2])[0]}"
 
 
-def of_url(url: Secret) -> Iterator[Secret]:
+def secrets_in_url(url: Secret) -> Iterator[Secret]:
     """The secrets inside a URL: its password and what its query names like one."""
     if not isinstance(url, str):
         return
@@ -94,7 +94,7 @@ def of_url(url: Secret) -> Iterator[Secret]:
             yield value
 
 
-def of_header(name: str, value: Secret) -> Iterator[Secret]:
+def secrets_in_header(name: str, value: Secret) -> Iterator[Secret]:
     """The secrets of a header: the value, and its words behind the first ("Bearer ...")."""
     if not isinstance(value, str) or _NAMED_LIKE_SECRETS.search(name) or "${" in value:
         yield value
@@ -102,24 +102,24 @@ def of_header(name: str, value: Secret) -> Iterator[Secret]:
             yield from value.split()[1:]
 
 
-def scrub(text: str, secrets: Iterable[Secret]) -> str:
+def scrub_secrets(text: str, secrets: Iterable[Secret]) -> str:
     """`text` without the secrets, those of functions as far as they were read here.
 
-    >>> scrub("cannot log in with 'p4 ss' at redis://:p4%20ss@cache", ["p4 ss"])
+    >>> scrub_secrets("cannot log in with 'p4 ss' at redis://:p4%20ss@cache", ["p4 ss"])
     "cannot log in with '***' at redis://:***@cache"
     """
-    plain = set(_read)
+    plain = set(_known_secrets)
     for secret in secrets:
         if isinstance(secret, str):
             plain |= {secret, _REFERENCE.sub(lambda m: os.environ.get(m.group(1), ""), secret)}
             plain |= {os.environ.get(name, "") for name in _REFERENCE.findall(secret)}
-    forms = {form for secret in plain for form in _forms(secret)}
+    forms = {form for secret in plain for form in _encoded_forms(secret)}
     for form in sorted(forms, key=len, reverse=True):
         text = text.replace(form, HIDDEN)
     return _PASSWORD.sub(rf"\1{HIDDEN}@", text)
 
 
-def _forms(secret: str) -> Iterator[str]:
+def _encoded_forms(secret: str) -> Iterator[str]:
     if not secret or _REFERENCE.fullmatch(secret):
         return
     for form in (secret, unquote(secret), unquote_plus(secret)):
@@ -133,7 +133,7 @@ def _from_environment(name: str, what: str) -> str:
             f"{what} asks for the environment variable {name}, which a worker does not have",
             hint=f"set spark.executorEnv.{name}, or give {what} as a function",
         )
-    _read.add(os.environ[name])
+    _known_secrets.add(os.environ[name])
     return os.environ[name]
 
 
@@ -148,5 +148,5 @@ def _from_function(function: Callable[[], str], what: str) -> str:
         raise RemoteError(f"the function that gives {what} failed with {failed}")
     if not isinstance(text, str):
         raise RemoteError(f"the function that gives {what} gave no text: {type(text).__name__}")
-    _read.add(text)
+    _known_secrets.add(text)
     return text

@@ -7,23 +7,326 @@ another type than it was asked with ends the batch, since all would be missed in
 
 from __future__ import annotations
 
+import importlib.util
+import math
+import re
 from dataclasses import dataclass, field, replace
 from numbers import Number
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError, PatternError, RemoteError
-from spark_cep.udfs.sources import clients, secrets, sql_engine, sql_failure, sql_statement
-from spark_cep.udfs.sources.decoding import MisfitError, decoder, from_json, is_list, plain
-from spark_cep.udfs.sources.failing import PassingFailure, attempt, need_library, shown
+from spark_cep.udfs.sources import clients, secrets
+from spark_cep.udfs.sources.clients import TransientError, attempt, require_library, show_key
+from spark_cep.udfs.sources.decoding import (
+    DecodingError,
+    from_json,
+    is_list,
+    make_decoder,
+    to_plain_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from spark_cep.udfs.sources.secrets import Secret
-    from spark_cep.udfs.sources.sql_statement import Asking
+
+
+# --------------------------------------------------------------------------------------------------
+# Which failures of a database may pass.
+#
+# Databases say it in codes, where they have a connection to say it on: SQLSTATE classes, SQLite's
+# names. A refused connection has only a text. What is not known to pass is final: a wrong column
+# fails again however often it is asked.
+# --------------------------------------------------------------------------------------------------
+
+
+# Connection lost, transaction rolled back, no room, locked, shutting down, the system, a bug.
+_TRANSIENT_STATES = ("08", "40", "53", "55", "57", "58", "XX")
+_TRANSIENT_SQLITE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_PROTOCOL")
+_CREDENTIALS = re.compile(
+    r"authentication failed|no password|access denied|login failed|role .* does not exist",
+    re.IGNORECASE,
+)
+_FINAL = re.compile(
+    r"permission denied|database .* does not exist|unknown database|not a database|"
+    r"no pg_hba.conf entry",
+    re.IGNORECASE,
+)
+
+
+def error_text(error: Exception) -> str:
+    """The database's own words: those of SQLAlchemy have the statement, too."""
+    cause = getattr(error, "orig", None) or error
+    return str(cause).strip().partition("\n")[0] or type(error).__name__
+
+
+def is_refused_login(error: Exception) -> bool:
+    return _CREDENTIALS.search(error_text(error)) is not None
+
+
+def is_transient(error: Exception) -> bool:
+    from sqlalchemy import exc  # noqa: PLC0415
+
+    cause = getattr(error, "orig", None)
+    state, name = getattr(cause, "sqlstate", None), getattr(cause, "sqlite_errorname", None)
+    if state:
+        return str(state).startswith(_TRANSIENT_STATES)
+    if name:
+        return str(name).startswith(_TRANSIENT_SQLITE)
+    if _CREDENTIALS.search(error_text(error)) or _FINAL.search(error_text(error)):
+        return False
+    passing = (exc.OperationalError, exc.InterfaceError, exc.InternalError, exc.TimeoutError)
+    is_broken = bool(getattr(error, "connection_invalidated", False))
+    return is_broken or isinstance(error, (*passing, OSError))
+
+
+# --------------------------------------------------------------------------------------------------
+# Connections to SQL databases that can only read.
+#
+# One pool for each worker process and source. A connection is told once, when it is made, to read
+# only and to give up a statement after the timeout; each is pinged before it is used, so a database
+# that was restarted costs no failed batch. What a database does not know of this is left out: that
+# nothing is ever committed holds everywhere.
+# --------------------------------------------------------------------------------------------------
+
+
+# A connection not used for so long is made anew: firewalls drop them in silence.
+_RECYCLE_S = 1800
+# How many values one statement may carry, far enough below the limits of the databases.
+_BOUND = {"postgresql": 30_000, "mysql": 30_000, "mariadb": 30_000, "sqlite": 30_000,
+          "mssql": 2_000, "oracle": 1_000}  # fmt: skip
+_BOUND_ELSEWHERE = 900
+# Before SQLite 3.32.
+_BOUND_OLD_SQLITE = 900
+# A condition `(a = ? AND b = ?) OR ...` is nested as deep as it is long in some parsers.
+_DEEPEST_OR = 200
+_TUPLES = frozenset({"postgresql", "sqlite", "mysql", "mariadb", "oracle"})
+
+
+def dialect_of(url: str) -> Any:
+    """The database's dialect, its driver included: what is missing is said on the driver."""
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415
+
+    problem = ""
+    try:
+        parsed = _parse_url(url)
+        dialect = parsed.get_dialect()
+    except NoSuchModuleError:
+        problem = f"names a database that SQLAlchemy does not know: {parsed.drivername}"
+    except ArgumentError:
+        problem = "is not a database URL"
+    if problem:
+        raise PatternError(
+            f"Remote.sql: {secrets.hide_secrets(url)} {problem}",
+            hint="write postgresql+psycopg://user@host:5432/name, sqlite:////path/of/file, ...",
+        )
+    try:
+        dialect.import_dbapi()
+    except ImportError as error:
+        raise PatternError(
+            f"Remote.sql needs the database driver {dialect.driver}, which is not installed: "
+            f"{error}",
+            hint="install it, on the workers' machines too; for PostgreSQL: pip install "
+            "'psycopg[binary]'",
+        ) from None
+    if dialect.name == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise PatternError(
+            "Remote.sql: a SQLite database in memory is another, empty one in each worker",
+            hint="use a file that all workers have, or Remote.table",
+        )
+    return dialect
+
+
+def make_engine(url: Secret, password: Secret | None, timeout: float) -> Any:
+    """The pool of a worker process. Nothing is connected yet."""
+    from sqlalchemy import create_engine, event  # noqa: PLC0415
+
+    parsed = _parse_url(secrets.read_secret(url, "url", quoted=True))
+    if password is not None:
+        parsed = parsed.set(password=secrets.read_secret(password, "password"))
+    name = parsed.get_backend_name()
+    if name == "sqlite":
+        _check_file(parsed.database or "")
+    made = create_engine(
+        parsed,
+        pool_pre_ping=True,
+        pool_recycle=_RECYCLE_S,
+        # As many as there are batches in flight; five are kept open.
+        max_overflow=-1,
+        hide_parameters=True,
+        connect_args=_connect_arguments(name, parsed.get_driver_name(), timeout),
+    )
+    event.listen(made, "connect", lambda connection, _: _set_read_only(connection, name, timeout))
+    return made
+
+
+def keys_per_statement(dialect: Any, parts: int) -> int:
+    """How many keys one statement can ask for."""
+    bound = _BOUND.get(dialect.name, _BOUND_ELSEWHERE)
+    if dialect.name == "sqlite" and dialect.dbapi.sqlite_version_info < (3, 32):
+        bound = _BOUND_OLD_SQLITE
+    keys = bound // parts
+    return max(1, keys if parts == 1 or has_tuples(dialect) else min(keys, _DEEPEST_OR))
+
+
+def has_tuples(dialect: Any) -> bool:
+    """Whether the database knows `(a, b) IN ((1, 2), ...)`."""
+    return dialect.name in _TUPLES
+
+
+def _parse_url(url: str) -> Any:
+    """The URL, with the driver that is there where PostgreSQL's is not named."""
+    from sqlalchemy import make_url  # noqa: PLC0415
+
+    parsed = make_url(url)
+    if parsed.drivername == "postgresql" and importlib.util.find_spec("psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    return parsed
+
+
+def _check_file(path: str) -> None:
+    # Else SQLite makes an empty database there.
+    if not path.startswith("file:") and not Path(path).exists():
+        raise RemoteError(
+            f"Remote.sql: this worker has no file {path}", hint="all workers need the database"
+        )
+
+
+def _connect_arguments(name: str, driver: str, timeout: float) -> dict[str, Any]:
+    if name == "sqlite":
+        return {"timeout": timeout}
+    if driver in ("psycopg", "psycopg2", "pymysql", "mysqldb"):
+        return {"connect_timeout": max(2, math.ceil(timeout))}
+    return {}
+
+
+def _set_read_only(connection: Any, name: str, timeout: float) -> None:
+    milliseconds = max(1, round(timeout * 1000))
+    told = {
+        "postgresql": [
+            "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+            f"SET statement_timeout = {milliseconds}",
+        ],
+        "sqlite": ["PRAGMA query_only = ON"],
+        "mysql": ["SET SESSION TRANSACTION READ ONLY"],
+        "mariadb": ["SET SESSION TRANSACTION READ ONLY"],
+    }.get(name, [])
+    if told:
+        cursor = connection.cursor()
+        for statement in told:
+            cursor.execute(statement)
+        cursor.close()
+        # A setting of a session is undone with the transaction that set it.
+        connection.commit()
+
+
+# --------------------------------------------------------------------------------------------------
+# The statement that asks a database for a batch of keys.
+#
+# Always holds: its first columns are the parts of the key, those after it the value; the keys are
+# bound, never written into the text.
+# --------------------------------------------------------------------------------------------------
+
+
+_KEYS = re.compile(r"(?<![:\w]):keys\b")
+# An expanding parameter brings its own brackets.
+_BRACKETED_KEYS = re.compile(r"\(\s*(:keys)\s*\)")
+_READS_ONLY = re.compile(r"\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*\(*\s*(SELECT|WITH|VALUES|TABLE)\b",
+                      re.IGNORECASE | re.DOTALL)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SqlRequest:
+    """A table with its columns, or a query."""
+
+    table: str | None
+    key: tuple[str, ...]
+    value: tuple[str, ...]
+    query: str | None
+
+
+def check_request(table: str | None, key: Any, value: Any, query: str | None) -> SqlRequest:
+    """What the user gave, checked; names without brackets are one name."""
+    keys, values = _check_names(key, "key"), _check_names(value, "value")
+    if (table is None) == (query is None):
+        raise PatternError(
+            "Remote.sql needs a table or a query, not both or neither",
+            hint='table="limits", key="org", value="max", or query="SELECT org, max FROM limits '
+            'WHERE org IN :keys"',
+        )
+    if query is not None:
+        _check_query(query, keys or values)
+    elif not keys:
+        raise PatternError(f"Remote.sql: table {table} without key=", hint='key="org"')
+    return SqlRequest(table, keys, values, query)
+
+
+def make_statement(asked: SqlRequest, keys: list[Any], *, tuples: bool) -> Any:
+    """The statement for these keys; `tuples`: the database compares several columns at once."""
+    import sqlalchemy as sa  # noqa: PLC0415
+
+    if asked.query is not None:
+        text = _BRACKETED_KEYS.sub(r"\1", asked.query)
+        return sa.text(text).bindparams(sa.bindparam("keys", value=keys, expanding=True))
+    schema, _, name = (asked.table or "").rpartition(".")
+    names = (*asked.key, *asked.value)
+    # A column may be both key and value, and stands in the table once.
+    source = sa.table(name, *map(_sql_column, dict.fromkeys(names)), schema=schema or None)
+    by_key = [source.c[column] for column in asked.key]
+    values = [source.c[column] for column in asked.value]
+    return sa.select(*by_key, *values).where(_key_condition(by_key, keys, tuples=tuples))
+
+
+def _sql_column(name: str) -> Any:
+    import sqlalchemy as sa  # noqa: PLC0415
+
+    return sa.column(name)
+
+
+def _key_condition(columns: list[Any], keys: list[Any], *, tuples: bool) -> Any:
+    import sqlalchemy as sa  # noqa: PLC0415
+
+    if len(columns) == 1:
+        return columns[0].in_(keys)
+    if tuples:
+        return sa.tuple_(*columns).in_(keys)
+    return sa.or_(
+        *(
+            sa.and_(*(column == part for column, part in zip(columns, key, strict=True)))
+            for key in keys
+        )
+    )
+
+
+def _check_names(given: Any, what: str) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise PatternError(
+            f"Remote.sql: {what}={given!r} is not a column or a list of columns",
+            hint=f'{what}="org" or {what}=["org", "city"]',
+        )
+    return names
+
+
+def _check_query(query: str, columns: tuple[str, ...]) -> None:
+    if columns:
+        raise PatternError(
+            "Remote.sql: key= and value= are of a table, and there is a query",
+            hint="the query's first columns are the key, the others the value",
+        )
+    if not _KEYS.search(query):
+        raise PatternError(
+            "Remote.sql: the query has no :keys",
+            hint="SELECT org, max FROM limits WHERE org IN :keys",
+        )
+    if not _READS_ONLY.match(query):
+        raise PatternError("Remote.sql: the query is no SELECT", hint="it can only read")
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +334,7 @@ class SqlSource:
     """A batch function over a database. `many`: all rows of a key, as an array."""
 
     url: Secret
-    asked: Asking
+    asked: SqlRequest
     many: bool = False
     password: Secret | None = None
     timeout: float = 10.0
@@ -40,22 +343,22 @@ class SqlSource:
     identity: str = field(default_factory=lambda: uuid4().hex)
 
     def __post_init__(self) -> None:
-        need_library("sqlalchemy", "sql", "Remote.sql")
+        require_library("sqlalchemy", "sql", "Remote.sql")
         secrets.check_secret(self.url, "url")
         if isinstance(self.url, str) and not self.url.startswith("${"):
-            sql_engine.dialect_of(self.url)
+            dialect_of(self.url)
         if self.password is not None:
             secrets.check_password(self.password, self.url)
 
     def __repr__(self) -> str:
         asked = self.asked
         what = "a query" if asked.table is None else f"{asked.table} by {', '.join(asked.key)}"
-        return f"sql at {secrets.without_secrets(self.url)}, {what}"
+        return f"sql at {secrets.hide_secrets(self.url)}, {what}"
 
     def scrub(self, text: str) -> str:
         """The text without this source's secrets."""
-        given = [*secrets.of_url(self.url), *([self.password] if self.password else [])]
-        return secrets.scrub(text, given)
+        given = [*secrets.secrets_in_url(self.url), *([self.password] if self.password else [])]
+        return secrets.scrub_secrets(text, given)
 
     def reading(self, value: pa.DataType, parts: int) -> SqlSource:
         """The source for values of this type and keys of so many parts."""
@@ -69,7 +372,7 @@ class SqlSource:
                 f"{self}: many rows a key are an array, and the values are of type {value}",
                 hint='value_type="array<...>", or leave many out',
             )
-        decoder(value)
+        make_decoder(value)
         one = value.value_type if self.many else value
         asked = self.asked
         if asked.table is not None and not asked.value:
@@ -88,26 +391,24 @@ class SqlSource:
     def _values(self, keys: list[Any]) -> dict[Any, Any]:
         if self.value is None:
             raise RemoteError(f"{self} was called before it was told the type of its values")
-        with clients.using(self.identity, self._connect, _close) as engine:
+        with clients.use_client(self.identity, self._connect, _dispose) as engine:
             return dict(self._decoded(self._found(engine, list(dict.fromkeys(keys)))))
 
     def _found(self, engine: Any, distinct: list[Any]) -> dict[Any, list[Any]]:
         """The rows of each key."""
-        size = sql_engine.keys_a_statement(engine.dialect, self.parts)
-        tuples = sql_engine.has_tuples(engine.dialect)
+        size = keys_per_statement(engine.dialect, self.parts)
+        tuples = has_tuples(engine.dialect)
         found: dict[Any, list[Any]] = {}
         with engine.connect() as connection:
             for at in range(0, len(distinct), size):
                 asked = distinct[at : at + size]
-                result = connection.execute(
-                    sql_statement.statement(self.asked, asked, tuples=tuples)
-                )
+                result = connection.execute(make_statement(self.asked, asked, tuples=tuples))
                 for key, value in self._rows(result, asked):
                     found.setdefault(key, []).append(value)
         return found
 
     def _connect(self) -> Any:
-        return sql_engine.engine(self.url, self.password, self.timeout)
+        return make_engine(self.url, self.password, self.timeout)
 
     def _rows(self, result: Any, keys: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         names = list(result.keys())[self.parts :]
@@ -118,7 +419,7 @@ class SqlSource:
             )
         asked = set(keys)
         for row in result:
-            given = tuple(plain(part) for part in row[: self.parts])
+            given = tuple(to_plain_value(part) for part in row[: self.parts])
             key = given[0] if self.parts == 1 else given
             if key in asked:
                 yield key, self._value(names, row[self.parts :])
@@ -130,10 +431,10 @@ class SqlSource:
         Spark is another key; but a key of another type is the user's mistake."""
         wanted = asked if isinstance(asked, tuple) else (asked,)
         for one, other in zip(given, wanted, strict=True):
-            if _sort_of(one) is not _sort_of(other):
+            if _key_class(one) is not _key_class(other):
                 raise RemoteError(
-                    f"{self}: the database's key {shown(one)} is a {type(one).__name__}, the "
-                    f"pattern's {shown(other)} a {type(other).__name__}",
+                    f"{self}: the database's key {show_key(one)} is a {type(one).__name__}, the "
+                    f"pattern's {show_key(other)} a {type(other).__name__}",
                     hint="cast the key in remote(...) to the type of the column",
                 )
 
@@ -142,8 +443,11 @@ class SqlSource:
         assert value is not None
         one = value.value_type if self.many else value
         if not pa.types.is_struct(one) or len(columns) == 1:
-            return plain(columns[0])
-        lower = {name.lower(): plain(column) for name, column in zip(names, columns, strict=True)}
+            return to_plain_value(columns[0])
+        lower = {
+            name.lower(): to_plain_value(column)
+            for name, column in zip(names, columns, strict=True)
+        }
         fields = [one.field(i).name for i in range(one.num_fields)]
         return {name: lower.get(name.lower()) for name in fields}
 
@@ -158,36 +462,36 @@ class SqlSource:
         assert value is not None
         if len(rows) > 1 and not self.many:
             return RemoteError(
-                self.scrub(f"{self}: {len(rows)} rows have the key {shown(key)}"),
+                self.scrub(f"{self}: {len(rows)} rows have the key {show_key(key)}"),
                 hint="many=True takes all, as an array; or write a query that takes one",
             )
         try:
-            return decoder(value)(rows if self.many else _from_text(rows[0], value))
-        except MisfitError as error:
-            return RemoteError(self.scrub(f"{self}: the value of {shown(key)} {error}"))
+            return make_decoder(value)(rows if self.many else _parse_json_text(rows[0], value))
+        except DecodingError as error:
+            return RemoteError(self.scrub(f"{self}: the value of {show_key(key)} {error}"))
 
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, CepError):
             return error
-        text = self.scrub(f"{self}: {sql_failure.text_of(error)}")
-        if sql_failure.is_refused_login(error):
-            clients.forget(self.identity)
+        text = self.scrub(f"{self}: {error_text(error)}")
+        if is_refused_login(error):
+            clients.forget_client(self.identity)
             return RemoteError(text, hint="give password=..., or user and password in the URL")
-        if sql_failure.may_pass(error):
-            return PassingFailure(text)
+        if is_transient(error):
+            return TransientError(text)
         is_misused = type(error).__name__ == "ProgrammingError"
         hint = "a key must have the type of its column: cast it in remote(...)"
         return RemoteError(text, hint=hint if is_misused else None)
 
 
-def _close(engine: Any) -> None:
+def _dispose(engine: Any) -> None:
     engine.dispose()
 
 
-def _sort_of(part: Any) -> type:
+def _key_class(part: Any) -> type:
     return Number if isinstance(part, Number) else type(part)
 
 
-def _from_text(value: Any, type_: pa.DataType) -> Any:
+def _parse_json_text(value: Any, type_: pa.DataType) -> Any:
     """A column of JSON, which some databases give as text."""
     return from_json(value) if isinstance(value, str) and pa.types.is_nested(type_) else value

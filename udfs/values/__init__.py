@@ -1,1 +1,1 @@
-"""Columns and values: Arrow to numpy, codes, and expressions with Spark's meaning."""
+"""Evaluation of expressions over numpy columns, with Spark's meaning."""

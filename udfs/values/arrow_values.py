@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_cep.udfs.expressions import Kind, Type
+from spark_cep.udfs.expressions import Type, TypeKind
 
 Array = npt.NDArray[Any]
 
-_FIXED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], Kind], ...] = (
+_FIXED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], TypeKind], ...] = (
     (pa.types.is_boolean, "bool"),
     (pa.types.is_date, "date"),
     (pa.types.is_duration, "interval"),
@@ -34,7 +34,7 @@ INT64_DIGITS = 18
 
 
 def is_plain(type_: pa.DataType) -> bool:
-    """Whether `plain` can convert the type: fixed width and no children."""
+    """Whether `plain_values` can convert the type: fixed width and no children."""
     return plain_type(type_).kind != "other"
 
 
@@ -52,7 +52,7 @@ def plain_type(type_: pa.DataType) -> Type:
     return next((Type(kind) for test, kind in _FIXED_TYPES if test(type_)), Type("other"))
 
 
-def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The column as one array, decoded if it came as a dictionary; no copy if it is one chunk."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -70,22 +70,22 @@ def validity(array: pa.Array) -> Array | None:
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
 
 
-def plain(array: pa.Array) -> Array:
+def plain_values(array: pa.Array) -> Array:
     """The values of an array whose type `is_plain`; arbitrary under NULL."""
     type_ = array.type
     if pa.types.is_null(type_):
         return np.zeros(len(array), np.bool_)
     if pa.types.is_boolean(type_):
-        return _buffer(array.cast(pa.uint8()), np.uint8).view(np.bool_)
+        return _buffer_values(array.cast(pa.uint8()), np.uint8).view(np.bool_)
     if pa.types.is_decimal(type_):
         low, high = decimal_words(array)
-        return low if type_.precision <= INT64_DIGITS else unscaled(low, high)
+        return low if type_.precision <= INT64_DIGITS else unscaled_integers(low, high)
     if pa.types.is_signed_integer(type_) or pa.types.is_floating(type_):
-        return _buffer(array, np.dtype(type_.to_pandas_dtype()))
-    return _time(array)
+        return _buffer_values(array, np.dtype(type_.to_pandas_dtype()))
+    return _time_values(array)
 
 
-def _time(array: pa.Array) -> Array:
+def _time_values(array: pa.Array) -> Array:
     type_ = array.type
     if pa.types.is_timestamp(type_):
         array = array.cast(pa.timestamp("us", type_.tz))
@@ -94,7 +94,11 @@ def _time(array: pa.Array) -> Array:
     elif pa.types.is_date(type_):
         array = array.cast(pa.date32())
     narrow = array.type.bit_width == 32  # date32 and time32
-    return _buffer(array, np.int32).astype(np.int64) if narrow else _buffer(array, np.int64)
+    return (
+        _buffer_values(array, np.int32).astype(np.int64)
+        if narrow
+        else _buffer_values(array, np.int64)
+    )
 
 
 def decimal_words(array: pa.Array) -> tuple[Array, Array]:
@@ -105,7 +109,7 @@ def decimal_words(array: pa.Array) -> tuple[Array, Array]:
     return both[::2], both[1::2]
 
 
-def unscaled(low: Array, high: Array) -> Array:
+def unscaled_integers(low: Array, high: Array) -> Array:
     """Python ints from the two words of a decimal."""
     if (high == low >> 63).all():
         return low.astype(object)
@@ -113,6 +117,6 @@ def unscaled(low: Array, high: Array) -> Array:
     return whole_numbers
 
 
-def _buffer(array: pa.Array, dtype: npt.DTypeLike) -> Array:
+def _buffer_values(array: pa.Array, dtype: npt.DTypeLike) -> Array:
     start = array.offset
     return np.frombuffer(array.buffers()[1] or b"", dtype)[start : start + len(array)]

@@ -23,46 +23,61 @@ from spark_cep.udfs.expressions import (
     RemoteCall,
     UserCall,
 )
-from spark_cep.udfs.values.arithmetic import Operation, binary, unary
-from spark_cep.udfs.values.comparison import (
-    COMPARISONS,
-    both,
+from spark_cep.udfs.values.calls import (
+    call_function,
+    check_column_member,
+    check_remote_member,
+    identify_keys,
+    read_remote_value,
+)
+from spark_cep.udfs.values.folds import fold_list
+from spark_cep.udfs.values.operators import (
+    COMPARISON_NAMES,
+    Operation,
+    apply_binary,
+    apply_cast,
+    apply_unary,
+    choose_values,
+    coalesce_values,
     compare,
-    either,
     is_false,
     is_nan,
     is_null,
     is_true,
-    negate,
+    least_or_greatest,
+    logical_and,
+    logical_not,
+    logical_or,
     null_safe_equal,
+    unify_words,
     valid_mask,
 )
-from spark_cep.udfs.values.conversion import cast
-from spark_cep.udfs.values.folds import fold
-from spark_cep.udfs.values.remote_values import (
-    ids_of,
-    remote_member,
-    remote_value,
-    shipped_member,
-)
-from spark_cep.udfs.values.selection import alike, choose, coalesce, extreme
-from spark_cep.udfs.values.tally import Active, Tally, everywhere
-from spark_cep.udfs.values.user_calls import call
-from spark_cep.udfs.values.vectors import Columns, Vector
+from spark_cep.udfs.values.tally import ActiveElements, ErrorTally, all_active
+from spark_cep.udfs.values.vectors import EventColumns, Vector
 
 if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
-__all__ = ["Read", "Tally", "evaluate", "fold", "holds", "ids_in"]
 
-Read = Callable[[Cell], Vector]
+__all__ = [
+    "CellSource",
+    "ErrorTally",
+    "condition_holds",
+    "evaluate_expression",
+    "find_key_ids",
+    "fold_list",
+]
+
+CellSource = Callable[[Cell], Vector]
 _T = TypeVar("_T")
 
 
-def evaluate(expression: Expression, read: Read, columns: Columns, tally: Tally) -> Vector:
+def evaluate_expression(
+    expression: Expression, read: CellSource, columns: EventColumns, tally: ErrorTally
+) -> Vector:
     """The expression's value over whatever shapes `read` gives."""
     with np.errstate(all="ignore"):
-        vector = _Walk(read, columns, tally).value(expression, everywhere)
+        vector = _Evaluator(read, columns, tally).value(expression, all_active)
     if vector.valid is None or vector.valid.shape == vector.values.shape:
         return vector
     shape = np.broadcast_shapes(vector.values.shape, vector.valid.shape)
@@ -73,122 +88,130 @@ def evaluate(expression: Expression, read: Read, columns: Columns, tally: Tally)
     )
 
 
-def ids_in(node: RemoteCall, read: Read, columns: Columns, tally: Tally) -> Array:
+def find_key_ids(
+    node: RemoteCall, read: CellSource, columns: EventColumns, tally: ErrorTally
+) -> Array:
     """What a remote source knows the keys of a call by, wherever they will be asked for. A key
     that fails is none; it counts when the condition itself is evaluated."""
     with np.errstate(all="ignore"), tally.unnoticed():
-        return _Walk(read, columns, tally).ids(node, everywhere)
+        return _Evaluator(read, columns, tally).ids(node, all_active)
 
 
-def holds(expression: Expression, read: Read, columns: Columns, tally: Tally) -> Array:
+def condition_holds(
+    expression: Expression, read: CellSource, columns: EventColumns, tally: ErrorTally
+) -> Array:
     """Where a condition is TRUE, which is neither FALSE nor NULL."""
-    return tally.without_failed(is_true(evaluate(expression, read, columns, tally)))
+    return tally.without_failed(is_true(evaluate_expression(expression, read, columns, tally)))
 
 
-class _Walk:
-    def __init__(self, read: Read, columns: Columns, tally: Tally) -> None:
+class _Evaluator:
+    def __init__(self, read: CellSource, columns: EventColumns, tally: ErrorTally) -> None:
         self._read = read
         self._columns = columns
         self._tally = tally
 
-    def value(self, node: Expression, active: Active) -> Vector:
+    def value(self, node: Expression, active: ActiveElements) -> Vector:
         if isinstance(node, Cell):
             return self._read(node)
         if isinstance(node, Constant):
             return self._columns.constant(node)
         if isinstance(node, UserCall):
             arguments = [self.value(argument, active) for argument in node.arguments]
-            return call(node, arguments, self._columns)
+            return call_function(node, arguments, self._columns)
         if isinstance(node, Call):
             return self._call(node, active)
         if isinstance(node, RemoteCall):
-            return remote_value(node, self.ids(node, active), self._columns, self._tally)
+            return read_remote_value(node, self.ids(node, active), self._columns, self._tally)
         if isinstance(node, Member):
             return self._member(node, active)
         raise CepError(f"the engine cannot evaluate {type(node).__name__}")
 
-    def _call(self, node: Call, active: Active) -> Vector:
-        lazily = _LAZY.get(node.name)
+    def _call(self, node: Call, active: ActiveElements) -> Vector:
+        lazily = _EVALUATE_LAZILY.get(node.name)
         if lazily is not None:
             return lazily(self, node, active)
         arguments = [self.value(argument, active) for argument in node.arguments]
-        if node.name in _SIMPLE:
-            return _SIMPLE[node.name](*arguments)
-        if node.name in _RELATIONS:
+        if node.name in _NULL_TESTS:
+            return _NULL_TESTS[node.name](*arguments)
+        if node.name in _COMPARE:
             types = [argument.type for argument in node.arguments]
-            return _RELATIONS[node.name](node, alike(arguments, types, self._columns))
-        if node.name in _NUMERIC:
+            return _COMPARE[node.name](node, unify_words(arguments, types, self._columns))
+        if node.name in _COMPUTE:
             types_ = tuple(argument.type for argument in node.arguments)
             operation = Operation(node.name, node.type, types_, self._tally, active)
-            return _NUMERIC[node.name](operation, *arguments)
+            return _COMPUTE[node.name](operation, *arguments)
         raise CepError(f"the engine does not know the operation {node.name}")
 
-    def ids(self, node: RemoteCall, active: Active) -> Array:
+    def ids(self, node: RemoteCall, active: ActiveElements) -> Array:
         """What remote keys are known by."""
         value = lambda argument: self.value(argument, active)  # noqa: E731
-        return ids_of(node, self._read, value, self._columns, self._tally)
+        return identify_keys(node, self._read, value, self._columns, self._tally)
 
-    def _member(self, node: Member, active: Active) -> Vector:
+    def _member(self, node: Member, active: ActiveElements) -> Vector:
         value = self.value(node.value, active)
         if isinstance(node.array, RemoteCall):
             ids = self.ids(node.array, active)
-            return remote_member(node, ids, value, self._columns, self._tally)
-        return shipped_member(node, self.value(node.array, active), value, self._columns)
+            return check_remote_member(node, ids, value, self._columns, self._tally)
+        return check_column_member(node, self.value(node.array, active), value, self._columns)
 
-    def and_(self, node: Call, active: Active) -> Vector:
+    def and_(self, node: Call, active: ActiveElements) -> Vector:
         result = self.value(node.arguments[0], active)
         for argument in node.arguments[1:]:
-            right = self.value(argument, _unless(active, is_false, result))
-            result = both(result, right)
+            right = self.value(argument, _restrict_active(active, is_false, result))
+            result = logical_and(result, right)
         return result
 
-    def or_(self, node: Call, active: Active) -> Vector:
+    def or_(self, node: Call, active: ActiveElements) -> Vector:
         result = self.value(node.arguments[0], active)
         for argument in node.arguments[1:]:
-            right = self.value(argument, _unless(active, is_true, result))
-            result = either(result, right)
+            right = self.value(argument, _restrict_active(active, is_true, result))
+            result = logical_or(result, right)
         return result
 
-    def in_(self, node: Call, active: Active) -> Vector:
+    def in_(self, node: Call, active: ActiveElements) -> Vector:
         """An OR of equalities; the items after the first equal one are not evaluated."""
         head, *items = node.arguments
         value = self.value(head, active)
-        present = _unless(active, lambda vector: ~valid_mask(vector), value)
+        present = _restrict_active(active, lambda vector: ~valid_mask(vector), value)
         result = Vector(np.zeros(value.values.shape, np.bool_))
         for item in items:
-            there = self.value(item, _unless(present, is_true, result))
-            equal = compare("=", *alike([value, there], [head.type, item.type], self._columns))
-            result = either(result, equal)
+            there = self.value(item, _restrict_active(present, is_true, result))
+            equal = compare(
+                "=", *unify_words([value, there], [head.type, item.type], self._columns)
+            )
+            result = logical_or(result, equal)
         return result
 
-    def if_(self, node: Call, active: Active) -> Vector:
+    def if_(self, node: Call, active: ActiveElements) -> Vector:
         condition, then, otherwise = node.arguments
         taken = is_true(self.value(condition, active))
         values = [
-            self.value(then, _unless(active, np.logical_not, taken)),
-            self.value(otherwise, _unless(active, np.asarray, taken)),
+            self.value(then, _restrict_active(active, np.logical_not, taken)),
+            self.value(otherwise, _restrict_active(active, np.asarray, taken)),
         ]
-        first, second = alike(values, [then.type, otherwise.type], self._columns)
-        return choose(taken, first, second, node.type)
+        first, second = unify_words(values, [then.type, otherwise.type], self._columns)
+        return choose_values(taken, first, second, node.type)
 
-    def coalesce(self, node: Call, active: Active) -> Vector:
+    def coalesce(self, node: Call, active: ActiveElements) -> Vector:
         """The arguments after the first that is not NULL are not evaluated."""
         result = Vector(np.zeros((), np.bool_), np.zeros((), np.bool_))
         for argument in node.arguments:
-            value = self.value(argument, _unless(active, valid_mask, result))
-            first, second = alike([result, value], [node.type, argument.type], self._columns)
-            result = coalesce(first, second, node.type)
+            value = self.value(argument, _restrict_active(active, valid_mask, result))
+            first, second = unify_words([result, value], [node.type, argument.type], self._columns)
+            result = coalesce_values(first, second, node.type)
         return result
 
-    def nullif(self, node: Call, active: Active) -> Vector:
+    def nullif(self, node: Call, active: ActiveElements) -> Vector:
         left, right = (self.value(argument, active) for argument in node.arguments)
         types = [argument.type for argument in node.arguments]
-        equal = is_true(compare("=", *alike([left, right], types, self._columns)))
+        equal = is_true(compare("=", *unify_words([left, right], types, self._columns)))
         nothing = Vector(np.zeros((), left.values.dtype), np.zeros((), np.bool_))
-        return choose(equal, nothing, left, node.type)
+        return choose_values(equal, nothing, left, node.type)
 
 
-def _unless(active: Active, decides: Callable[[_T], Array], left: _T) -> Active:
+def _restrict_active(
+    active: ActiveElements, decides: Callable[[_T], Array], left: _T
+) -> ActiveElements:
     """`active` without the elements that `left` decides."""
 
     def mask() -> Array | None:
@@ -198,28 +221,28 @@ def _unless(active: Active, decides: Callable[[_T], Array], left: _T) -> Active:
     return mask
 
 
-_SIMPLE: dict[str, Callable[..., Vector]] = {
-    "not": negate,
+_NULL_TESTS: dict[str, Callable[..., Vector]] = {
+    "not": logical_not,
     "is_null": is_null,
-    "is_not_null": lambda vector: negate(is_null(vector)),
+    "is_not_null": lambda vector: logical_not(is_null(vector)),
     "isnan": is_nan,
 }
-_RELATIONS: dict[str, Callable[[Call, list[Vector]], Vector]] = {
-    **dict.fromkeys(COMPARISONS, lambda node, operands: compare(node.name, *operands)),
+_COMPARE: dict[str, Callable[[Call, list[Vector]], Vector]] = {
+    **dict.fromkeys(COMPARISON_NAMES, lambda node, operands: compare(node.name, *operands)),
     "<=>": lambda _, operands: null_safe_equal(*operands),
-    "least": extreme,
-    "greatest": extreme,
+    "least": least_or_greatest,
+    "greatest": least_or_greatest,
 }
-_NUMERIC: dict[str, Callable[..., Vector]] = {
-    **dict.fromkeys(("+", "-", "*", "/", "%", "div"), binary),
-    **dict.fromkeys(("neg", "abs"), unary),
-    "cast": cast,
+_COMPUTE: dict[str, Callable[..., Vector]] = {
+    **dict.fromkeys(("+", "-", "*", "/", "%", "div"), apply_binary),
+    **dict.fromkeys(("neg", "abs"), apply_unary),
+    "cast": apply_cast,
 }
-_LAZY: dict[str, Callable[[_Walk, Call, Active], Vector]] = {
-    "and": _Walk.and_,
-    "or": _Walk.or_,
-    "in": _Walk.in_,
-    "if": _Walk.if_,
-    "coalesce": _Walk.coalesce,
-    "nullif": _Walk.nullif,
+_EVALUATE_LAZILY: dict[str, Callable[[_Evaluator, Call, ActiveElements], Vector]] = {
+    "and": _Evaluator.and_,
+    "or": _Evaluator.or_,
+    "in": _Evaluator.in_,
+    "if": _Evaluator.if_,
+    "coalesce": _Evaluator.coalesce,
+    "nullif": _Evaluator.nullif,
 }

@@ -12,26 +12,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.values.arithmetic import Operation, binary, checked_decimal
-from spark_cep.udfs.values.tally import Tally, everywhere
+from spark_cep.udfs.values.operators import Operation, apply_binary, check_decimal
+from spark_cep.udfs.values.tally import ErrorTally, all_active
 from spark_cep.udfs.values.vectors import Vector, dtype_of
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.expressions import Reading, Type
+    from spark_cep.udfs.expressions import CellReading, Type
     from spark_cep.udfs.values.arrow_values import Array
+
 
 # avg of a decimal has so many digits more than its input; Spark divides to 39 digits first.
 _AVG_DIGITS = 4
 _QUOTIENT_DIGITS = 39
 
 
-def fold(vector: Vector, reading: Reading, type: Type, tally: Tally) -> Vector:
+def fold_list(vector: Vector, reading: CellReading, type: Type, tally: ErrorTally) -> Vector:
     """(n, k) to (n,). For `count` of a whole row (no column) pass any vector without a mask."""
     if vector.valid is not None and vector.valid.shape != vector.values.shape:
         vector = Vector(vector.values, np.broadcast_to(vector.valid, vector.values.shape))
     with np.errstate(all="ignore"):
         if reading == "count":
-            return Vector(_count(vector))
+            return Vector(_fold_count(vector))
         if vector.values.shape[-1] == 0:
             rows = vector.values.shape[:-1]
             return Vector(np.zeros(rows, dtype_of(type)), np.zeros(rows, np.bool_))
@@ -40,15 +41,15 @@ def fold(vector: Vector, reading: Reading, type: Type, tally: Tally) -> Vector:
             valid = None if vector.valid is None else vector.valid[..., at]
             return Vector(vector.values[..., at], valid, vector.nan_free)
         if reading == "sum":
-            return _sum(vector, type, tally)
+            return _fold_sum(vector, type, tally)
         if reading == "avg":
-            return _avg(vector, type, tally)
+            return _fold_avg(vector, type, tally)
         if reading in ("min", "max"):
-            return _extreme(vector, reading)
+            return _fold_extreme(vector, reading)
     raise CepError(f"{reading} does not fold a list")
 
 
-def _count(vector: Vector) -> Array:
+def _fold_count(vector: Vector) -> Array:
     if vector.valid is None:
         return np.full(vector.values.shape[:-1], vector.values.shape[-1], np.int64)
     return np.asarray(vector.valid.sum(axis=-1, dtype=np.int64))
@@ -58,51 +59,53 @@ def _any_valid(vector: Vector) -> Array | None:
     return None if vector.valid is None else np.asarray(vector.valid.any(axis=-1))
 
 
-def _filled(vector: Vector, fill: object) -> Array:
+def _fill_nulls(vector: Vector, fill: object) -> Array:
     if vector.valid is None:
         return vector.values
     return np.where(vector.valid, vector.values, np.asarray(fill, vector.values.dtype))
 
 
-def _sum(vector: Vector, type_: Type, tally: Tally) -> Vector:
-    valid, values = _any_valid(vector), _filled(vector, 0)
+def _fold_sum(vector: Vector, type_: Type, tally: ErrorTally) -> Vector:
+    valid, values = _any_valid(vector), _fill_nulls(vector, 0)
     if type_.kind == "float":
         # cumsum adds one after the other; sum would add in pairs and round differently.
         return Vector(np.cumsum(values, axis=-1, dtype=np.float64)[..., -1], valid)
     if type_.kind == "decimal":
-        return checked_decimal(_exact_sum(values), valid, type_, tally, everywhere)
+        return check_decimal(_exact_sum(values), valid, type_, tally, all_active)
     if _fits_int64(values):
         return Vector(values.sum(axis=-1, dtype=np.int64), valid)
-    adding = Operation("+", type_, (type_, type_), tally, everywhere)
+    adding = Operation("+", type_, (type_, type_), tally, all_active)
     result = Vector(np.zeros(values.shape[:-1], np.int64), valid)
     for element in range(values.shape[-1]):
-        result = binary(adding, result, Vector(values[..., element]))
+        result = apply_binary(adding, result, Vector(values[..., element]))
     return result
 
 
-def _avg(vector: Vector, type_: Type, tally: Tally) -> Vector:
-    valid, values, count = _any_valid(vector), _filled(vector, 0), _count(vector)
+def _fold_avg(vector: Vector, type_: Type, tally: ErrorTally) -> Vector:
+    valid, values, count = _any_valid(vector), _fill_nulls(vector, 0), _fold_count(vector)
     if valid is not None:
         count = np.maximum(count, 1)
     if type_.kind == "float":
         total = np.cumsum(values.astype(np.float64, copy=False), axis=-1)[..., -1]
         return Vector(np.asarray(total / count), valid)
     if type_.kind != "decimal":
-        return Vector(_half_up(_exact_sum(values).astype(object), count).astype(np.int64), valid)
+        return Vector(
+            _round_half_up(_exact_sum(values).astype(object), count).astype(np.int64), valid
+        )
     # Spark rounds twice: the quotient to 39 digits, then to the type's scale.
     scale = type_.scale - _AVG_DIGITS
     total = _exact_sum(values).astype(object) * 10 ** (_QUOTIENT_DIGITS - scale)
-    quotient = _half_up(total, count)
-    quotient = _half_up(quotient, np.asarray(10 ** (_QUOTIENT_DIGITS - type_.scale), object))
-    return checked_decimal(quotient, valid, type_, tally, everywhere)
+    quotient = _round_half_up(total, count)
+    quotient = _round_half_up(quotient, np.asarray(10 ** (_QUOTIENT_DIGITS - type_.scale), object))
+    return check_decimal(quotient, valid, type_, tally, all_active)
 
 
-def _extreme(vector: Vector, reading: Reading) -> Vector:
+def _fold_extreme(vector: Vector, reading: CellReading) -> Vector:
     valid, values = _any_valid(vector), vector.values
     least = reading == "min"
     if values.dtype.kind == "f":
         # fmin passes over NaN and maximum returns it: both as if NaN were the largest.
-        filled = _filled(vector, np.nan if least else -np.inf)
+        filled = _fill_nulls(vector, np.nan if least else -np.inf)
         reduced = np.fmin.reduce(filled, axis=-1) if least else np.max(filled, axis=-1)
         return Vector(np.asarray(reduced), valid, vector.nan_free and vector.valid is None)
     if values.dtype == object:
@@ -112,7 +115,7 @@ def _extreme(vector: Vector, reading: Reading) -> Vector:
     else:
         limits = np.iinfo(values.dtype)
         fill = limits.max if least else limits.min
-    filled = _filled(vector, fill)
+    filled = _fill_nulls(vector, fill)
     return Vector(np.asarray(filled.min(axis=-1) if least else filled.max(axis=-1)), valid)
 
 
@@ -127,7 +130,7 @@ def _exact_sum(values: Array) -> Array:
     return np.asarray(values.astype(object).sum(axis=-1), object)
 
 
-def _half_up(dividend: Array, divisor: Array) -> Array:
+def _round_half_up(dividend: Array, divisor: Array) -> Array:
     """The quotient of Python integers, halves rounded away from zero; divisors are positive."""
     divisor = divisor.astype(object)
     magnitude = (2 * np.abs(dividend) + divisor) // (2 * divisor)

@@ -20,16 +20,17 @@ from spark_cep.udfs.values.arrow_values import Array
 if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import RemoteValues
 
+
 # The elements that are evaluated, or None for all. A call, as it is only asked when one fails.
-Active = Callable[[], Array | None]
+ActiveElements = Callable[[], Array | None]
 
 
-def everywhere() -> Array | None:
+def all_active() -> Array | None:
     return None
 
 
 @dataclass
-class Tally:
+class ErrorTally:
     """`ansi` False: integers wrap around, division by zero is NULL, and neither is counted.
     `lookups`: where remote values come from, as the program numbers them."""
 
@@ -39,7 +40,7 @@ class Tally:
     _failed: list[Array] = field(default_factory=list)
 
     def fail(
-        self, failed: Array, valid: Array | None, active: Active, *, always: bool = False
+        self, failed: Array, valid: Array | None, active: ActiveElements, *, always: bool = False
     ) -> Array | None:
         """Counts the failed elements among the valid ones; gives the mask without them.
 
@@ -51,7 +52,7 @@ class Tally:
             self._count(failed, active)
         return ~failed if valid is None else valid & ~failed
 
-    def _count(self, failed: Array, active: Active) -> None:
+    def _count(self, failed: Array, active: ActiveElements) -> None:
         if not failed.any():
             return
         mask = active()

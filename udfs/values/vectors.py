@@ -19,24 +19,25 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.expressions import Cell, Constant, Kind, Type
-from spark_cep.udfs.values import vocabulary
+from spark_cep.udfs.expressions import Cell, Constant, Type, TypeKind
+from spark_cep.udfs.values import codes
 from spark_cep.udfs.values.arrow_values import (
     INT64_DIGITS,
     Array,
     is_plain,
-    plain,
     plain_type,
+    plain_values,
+    to_single_array,
     validity,
-    whole,
 )
-from spark_cep.udfs.values.vocabulary import Vocabulary, is_text, is_words
+from spark_cep.udfs.values.codes import Vocabulary, is_text, is_words
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression
-    from spark_cep.udfs.remotes.spec import Remote
+    from spark_cep.udfs.remote_spec import RemoteSpec
 
-WORDS: Final = ("string", "binary")
+
+WORD_KINDS: Final = ("string", "binary")
 _INTS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _FLOATS = {32: np.float32, 64: np.float64}
 
@@ -73,7 +74,7 @@ def dtype_of(type_: Type) -> np.dtype[Any]:
 class RemoteValues(Protocol):
     """The values of one remote source, as the engine asks for them."""
 
-    remote: Remote
+    remote: RemoteSpec
     latency: float
 
     @property
@@ -84,9 +85,11 @@ class RemoteValues(Protocol):
     def wait(self, ids: Array) -> None: ...
     def needed(self, ids: Array, counts: Array, level: int) -> None: ...
     def settle(self) -> None: ...
-    def vector(self, ids: Array, path: tuple[str, ...], type: Type, columns: Columns) -> Vector: ...
+    def vector(
+        self, ids: Array, path: tuple[str, ...], type: Type, columns: EventColumns
+    ) -> Vector: ...
     def member(
-        self, ids: Array, path: tuple[str, ...], values: Vector, type: Type, columns: Columns
+        self, ids: Array, path: tuple[str, ...], values: Vector, type: Type, columns: EventColumns
     ) -> Vector: ...
 
 
@@ -102,7 +105,7 @@ class ColumnReader(Protocol):
     def conditions(self) -> Sequence[TypedExpression]: ...
 
 
-class Columns:
+class EventColumns:
     """The shipped events of a program: what its expressions read.
 
     Rows are addressed by position: position i is row `permutation[i]` of the table.
@@ -114,7 +117,7 @@ class Columns:
         self._program = program
         self._table = table
         self._permutation = permutation
-        self._cache: dict[tuple[int, Kind | None], Vector] = {}
+        self._cache: dict[tuple[int, TypeKind | None], Vector] = {}
         self._pieces: dict[int, pa.Array] = {}
         self._constants: dict[Constant, Vector] = {}
         self._identified: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -122,7 +125,7 @@ class Columns:
     def gather(self, column: int, type: Type, rows: Array) -> Vector:
         """The column's values at positions `rows`, an integer array of any shape."""
         source = self._column(column, type)
-        if source.values is POSITIONS:
+        if source.values is ROW_POSITIONS:
             valid = None if source.valid is None else source.valid[rows]
             return Vector(rows, valid)
         return source.at(rows)
@@ -130,7 +133,7 @@ class Columns:
     def every(self, column: int, type: Type) -> Vector:
         """The column's values at all positions."""
         source = self._column(column, type)
-        if source.values is POSITIONS:
+        if source.values is ROW_POSITIONS:
             return Vector(np.arange(self._table.num_rows), source.valid)
         return source
 
@@ -159,7 +162,7 @@ class Columns:
             return Type("string" if is_string else "binary")
         return plain_type(arrow)
 
-    def words(self, kind: Kind) -> Vocabulary:
+    def words(self, kind: TypeKind) -> Vocabulary:
         """The vocabulary of kind "string" or "binary"."""
         return self._strings if kind == "string" else self._binaries
 
@@ -187,36 +190,38 @@ class Columns:
     def _binaries(self) -> Vocabulary:
         return self._vocabulary("binary")
 
-    def _vocabulary(self, kind: Kind) -> Vocabulary:
+    def _vocabulary(self, kind: TypeKind) -> Vocabulary:
         nodes = [n for c in self._program.conditions for n in c.expression.walk()]
         nodes = [node for node in nodes if node.type.kind == kind]
         used = {node.column for node in nodes if isinstance(node, Cell) and node.column is not None}
         columns: Mapping[int, pa.ChunkedArray] = {i: self._table.column(i) for i in sorted(used)}
         words = [n.value for n in nodes if isinstance(n, Constant) and n.value is not None]
         encodable = {i: c for i, c in columns.items() if is_words(c.type)}
-        return vocabulary.build(encodable, words, text=kind == "string")
+        return codes.build_vocabulary(encodable, words, text=kind == "string")
 
     def _column(self, column: int, type_: Type) -> Vector:
-        kind = type_.kind if type_.kind in WORDS else None
+        kind = type_.kind if type_.kind in WORD_KINDS else None
         found = self._cache.get((column, kind))
         if found is None:
             codes = None if kind is None else self.words(kind).columns.get(column)
-            found = from_arrow(self._whole(column), type_) if codes is None else Vector(*codes)
+            found = (
+                vector_from_arrow(self._whole(column), type_) if codes is None else Vector(*codes)
+            )
             found = self._cache[column, kind] = self._sorted(found)
         return found
 
     def _whole(self, column: int) -> pa.Array:
         """The column in one piece, put together once."""
         if column not in self._pieces:
-            self._pieces[column] = whole(self._table.column(column))
+            self._pieces[column] = to_single_array(self._table.column(column))
         return self._pieces[column]
 
     def _sorted(self, vector: Vector) -> Vector:
         if self._permutation is None:
             return vector
-        if vector.values is POSITIONS:
+        if vector.values is ROW_POSITIONS:
             valid = None if vector.valid is None else vector.valid[self._permutation]
-            return Vector(POSITIONS, valid)
+            return Vector(ROW_POSITIONS, valid)
         return vector.at(self._permutation)
 
     def _as_vector(self, constant: Constant) -> Vector:
@@ -224,22 +229,22 @@ class Columns:
         values = np.zeros((), dtype_of(type_))
         if value is None:
             return Vector(values, np.zeros((), np.bool_))
-        if type_.kind in WORDS:
+        if type_.kind in WORD_KINDS:
             value = self.words(type_.kind).code(value)
         values[()] = value
         return Vector(values, nan_free=not has_nan(values))
 
 
 # Stands for "the position itself" in a column that is never converted.
-POSITIONS: Final = np.zeros(0, np.int64)
+ROW_POSITIONS: Final = np.zeros(0, np.int64)
 
 
-def from_arrow(column: pa.ChunkedArray | pa.Array, type: Type) -> Vector:
+def vector_from_arrow(column: pa.ChunkedArray | pa.Array, type: Type) -> Vector:
     """A column's values. The Arrow type decides: `type` may be that of a fold (avg of an int)."""
-    array = whole(column)
+    array = to_single_array(column)
     if not is_plain(array.type):
-        return Vector(POSITIONS, validity(array))
-    values = plain(array)
+        return Vector(ROW_POSITIONS, validity(array))
+    values = plain_values(array)
     return Vector(values, validity(array), nan_free=not has_nan(values))
 
 

@@ -1,0 +1,1 @@
+"""The command line: `spark-cep demo`, `run`, `explain` and `bench`."""

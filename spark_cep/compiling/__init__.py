@@ -1,1 +1,0 @@
-"""Texts to instructions: patterns and conditions parsed, checked, typed; nothing touches data."""

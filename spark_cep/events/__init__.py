@@ -1,0 +1,1 @@
+"""Event patterns: from the pattern and the texts of its conditions to a compiled pattern."""

@@ -1,0 +1,272 @@
+"""From the pattern's nodes to the engine's branches: every choice made, every NOT placed.
+
+A branch decides each OR and fills or drops each optional part; what is left is a set of slots
+under a partial order, which a plan may bind in any sequence. Nested SEQs are flattened after
+the choices, so a NOT is bounded by the nearest parts that this branch fills. The run engine
+(skip-till-next, strict) reads the tree instead, because its choices depend on the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from spark_cep.errors import PatternError
+from spark_cep.pattern import (
+    AllOf,
+    AnyOf,
+    Event,
+    EventPatternNode,
+    NoEvent,
+    OptionalPart,
+    Repeat,
+    Seq,
+    children,
+)
+from spark_cep.udfs.program import Branch, Negation, Slot, Tree
+
+# More ways to fill a pattern than this are a mistake in it, not a use case: each is planned and
+# matched by itself.
+MAX_BRANCHES = 4096
+
+
+def build_branches(
+    root: EventPatternNode, index: Mapping[str, int], *, has_time_window: bool
+) -> tuple[Tree, tuple[Branch, ...]]:
+    """The tree over variable ids, and the branches whose union is the answer."""
+    tree = _tree(root, index)
+    names = {number: name for name, number in index.items()}
+    branches = []
+    for choice in _choices(tree):
+        if choice.tree is None or not _positives(choice.tree):
+            continue
+        branch = _branch(choice, names, has_time_window=has_time_window)
+        branches.append(branch)
+        if len(branches) > MAX_BRANCHES:
+            raise PatternError(
+                f"the pattern can be filled in more than {MAX_BRANCHES} ways",
+                hint="use fewer optional parts and any_of's, or split the pattern in two",
+            )
+    if not branches:
+        raise PatternError(
+            "the pattern has no part that binds a row",
+            hint='add a variable that is not negated: seq("a", no("b"))',
+        )
+    return tree, _make_disjoint(branches)
+
+
+# ---- nodes to tree -----------------------------------------------------------------------------
+
+
+def _tree(node: EventPatternNode, index: Mapping[str, int]) -> Tree:
+    if isinstance(node, Event):
+        return Tree("event", variable=index[node.name])
+    if isinstance(node, NoEvent):
+        return Tree("not", variable=index[node.event.name])
+    if isinstance(node, AnyOf):
+        _check_any(node)
+    if isinstance(node, Repeat):
+        _check_body(node.part)
+    parts = tuple(_tree(child, index) for child in children(node))
+    if isinstance(node, Repeat):
+        return Tree("repeat", parts=parts, low=node.low, high=node.high)
+    if isinstance(node, OptionalPart):
+        return Tree("optional", parts=parts)
+    return Tree({Seq: "seq", AllOf: "all", AnyOf: "any"}[type(node)], parts=parts)  # type: ignore[arg-type]
+
+
+def _check_any(node: AnyOf) -> None:
+    for part in node.parts:
+        if isinstance(part, NoEvent):
+            name = part.event.name
+            raise PatternError(
+                f"NOT {name} stands directly in any_of, where nothing bounds it",
+                hint=f'put it into a sequence: any_of(seq("a", "!{name}", "b"), ...)',
+            )
+
+
+def _check_body(body: EventPatternNode) -> None:
+    """A repeated part is a variable or a SEQ of plain variables with NOTs between them."""
+    if isinstance(body, Event):
+        return
+    hint = (
+        'a quantifier takes a variable ("b+") or a sequence of plain variables, with NOTs only '
+        'between them: seq("a", "!x", "b").times("+")'
+    )
+    if not isinstance(body, Seq):
+        raise PatternError(
+            f"a quantifier stands on {_describe(body)}, which cannot be repeated", hint=hint
+        )
+    for part in body.parts:
+        if not isinstance(part, Event | NoEvent):
+            raise PatternError(f"a repeated group contains {_describe(part)}", hint=hint)
+    for part in (body.parts[0], body.parts[-1]):
+        if isinstance(part, NoEvent):
+            raise PatternError(
+                f"NOT {part.event.name} stands at the edge of a repeated group", hint=hint
+            )
+
+
+def _describe(node: EventPatternNode) -> str:
+    names = {
+        NoEvent: "a NOT", Repeat: "another quantified part", OptionalPart: "an optional part",
+        Seq: "a sequence", AllOf: "all_of", AnyOf: "any_of",
+    }  # fmt: skip
+    return names.get(type(node), "a variable")
+
+
+# ---- choices -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _BranchChoice:
+    """A tree without "any", "optional" and low-0 repeats; None where nothing is left of it."""
+
+    tree: Tree | None
+    empty: frozenset[int] = frozenset()
+
+
+def _choices(tree: Tree) -> Iterator[_BranchChoice]:
+    if tree.kind in {"event", "not"}:
+        yield _BranchChoice(tree)
+    elif tree.kind == "any":
+        for part in tree.parts:
+            yield from _choices(part)
+    elif tree.kind == "optional":
+        yield from _choices(tree.parts[0])
+        yield _BranchChoice(None)
+    elif tree.kind == "repeat":
+        yield _BranchChoice(replace(tree, low=max(1, tree.low)))
+        if tree.low == 0:
+            yield _BranchChoice(None, frozenset(_positives(tree)))
+    else:
+        for chosen in product(*(list(_choices(part)) for part in tree.parts)):
+            parts = tuple(choice.tree for choice in chosen if choice.tree is not None)
+            empty = frozenset[int]().union(*(choice.empty for choice in chosen))
+            yield _BranchChoice(_flatten(tree, parts) if parts else None, empty)
+
+
+def _flatten(tree: Tree, parts: tuple[Tree, ...]) -> Tree:
+    if tree.kind == "seq":
+        parts = tuple(
+            inner for part in parts for inner in (part.parts if part.kind == "seq" else (part,))
+        )
+    return replace(tree, parts=parts)
+
+
+def _positives(tree: Tree) -> list[int]:
+    if tree.kind == "event":
+        return [tree.variable]
+    return [v for part in tree.parts for v in _positives(part)]
+
+
+# ---- one choice to one branch ------------------------------------------------------------------
+
+
+class _SlotCollector:
+    """Slots, order and negations of one choice, gathered on one walk."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.precedes: set[tuple[int, int]] = set()
+        self.negations: list[Negation] = []
+
+    def add(self, tree: Tree) -> tuple[int, ...]:
+        """Adds the tree and returns the slots it fills."""
+        if tree.kind == "event":
+            return self._slot(Slot((tree.variable,)))
+        if tree.kind == "not":
+            return ()
+        if tree.kind == "repeat":
+            return self._repeat(tree)
+        filled = [self.add(part) for part in tree.parts]
+        if tree.kind == "seq":
+            for i, earlier in enumerate(filled):
+                for later in filled[i + 1 :]:
+                    self.precedes.update(product(earlier, later))
+        for place, part in enumerate(tree.parts):
+            if part.kind == "not":
+                before, after = filled[place + 1 :], filled[:place]
+                in_sequence = tree.kind == "seq"
+                self.negations.append(
+                    _negation(
+                        part.variable,
+                        next((s for s in reversed(after) if s), ()) if in_sequence else (),
+                        next((s for s in before if s), ()) if in_sequence else (),
+                    )
+                )
+        return tuple(slot for slots in filled for slot in slots)
+
+    def _slot(self, slot: Slot) -> tuple[int, ...]:
+        self.slots.append(slot)
+        return (len(self.slots) - 1,)
+
+    def _repeat(self, tree: Tree) -> tuple[int, ...]:
+        inner = _SlotCollector()
+        inner.add(tree.parts[0])
+        body = Branch(tuple(inner.slots), frozenset(inner.precedes), tuple(inner.negations))
+        variables = tuple(v for slot in inner.slots for v in slot.variables)
+        alone = len(inner.slots) == 1
+        return self._slot(
+            Slot(variables, tree.low, tree.high, is_list=True, body=None if alone else body)
+        )
+
+
+def _negation(variable: int, after: tuple[int, ...], before: tuple[int, ...]) -> Negation:
+    if after and before:
+        return Negation(variable, "between", after, before)
+    if before:
+        return Negation(variable, "start", (), before)
+    if after:
+        return Negation(variable, "end", after, ())
+    return Negation(variable, "around")
+
+
+def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window: bool) -> Branch:
+    collector = _SlotCollector()
+    assert choice.tree is not None
+    collector.add(choice.tree)
+    if not has_time_window:
+        for negation in collector.negations:
+            if negation.place != "between":
+                raise _unbounded_error(names[negation.variable], negation)
+    return Branch(
+        tuple(collector.slots),
+        frozenset(collector.precedes),
+        tuple(collector.negations),
+        choice.empty,
+    )
+
+
+def _unbounded_error(name: str, negation: Negation) -> PatternError:
+    where = {
+        "start": "at the start of the pattern (or behind parts that may be empty)",
+        "end": "at the end of the pattern (or before parts that may be empty)",
+        "around": "in all_of",
+    }[negation.place]
+    return PatternError(
+        f"NOT {name} stands {where}, and no time window bounds it",
+        hint=f'add .within("10 minutes"), or put NOT {name} between two parts that are always '
+        "filled",
+    )
+
+
+def _make_disjoint(branches: list[Branch]) -> tuple[Branch, ...]:
+    """Branches that fill the same variables (empty parts of different ORs) made disjoint.
+
+    They differ in their negations only. One whose negations include another's has no answer of
+    its own; otherwise the later one leaves out what the earlier one gives.
+    """
+    kept: list[Branch] = []
+    for branch in branches:
+        mine = frozenset(branch.negations)
+        twins = [other for other in kept if other.filled() == branch.filled()]
+        if any(frozenset(other.negations) <= mine for other in twins):
+            continue
+        for other in twins:
+            if mine <= frozenset(other.negations):
+                kept.remove(other)
+        rivals = tuple(other.negations for other in kept if other.filled() == branch.filled())
+        kept.append(replace(branch, covered=rivals))
+    return tuple(kept)

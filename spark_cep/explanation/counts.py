@@ -1,0 +1,115 @@
+"""The counts of one answer, put together from those of its buckets.
+
+A bucket's counts are the JSON text that `udfs/output.py` describes. Merged counts are of the same
+shape, so they merge again, in any order: numbers and pairs of numbers are added up, peaks are the
+largest, swaps stand one after another in the order of their event times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spark_cep.udfs.output import ENGINE_METRICS, PEAK_METRICS, PLANNING_METRICS, ROW_METRICS
+from spark_cep.udfs.remotes.metrics import LookupMetrics
+
+CountMap = Mapping[str, Any]
+
+
+def parse_counts(text: str) -> CountMap:
+    counts: CountMap = json.loads(text)
+    return counts
+
+
+def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
+    """One for many, with every key; those that only row patterns have are there if one of them
+    has it.
+
+    >>> found = merge_counts([{"pairs": 2, "nodes": {"0:0": [2, 1]}}, {"nodes": {"0:0": [3, 3]}}])
+    >>> found["pairs"], found["matches"], found["nodes"], found["swaps"]
+    (2, 0, {'0:0': [5, 4]}, [])
+    """
+    every = list(counts)
+    numbers = {
+        name: _fold_count(name, [int(each.get(name, 0)) for each in every])
+        for name in (*ENGINE_METRICS, *PLANNING_METRICS)
+    }
+    for name in ROW_METRICS:
+        if name not in numbers and any(name in each for each in every):
+            numbers[name] = sum(int(each.get(name, 0)) for each in every)
+    remotes = _merge_remotes([each.get("remotes", {}) for each in every])
+    shed = {
+        name: found
+        for name in ("shed", "shed_recall")
+        if (found := _add_up([each.get(name, {}) for each in every]))
+    }
+    candidates = _add_up([_as_lists(each.get("candidates", {})) for each in every])
+    return {
+        **numbers,
+        "conditions": _add_up([each.get("conditions", {}) for each in every]),
+        "candidates": {key: value[0] for key, value in candidates.items()},
+        "nodes": _add_up([each.get("nodes", {}) for each in every]),
+        "swaps": sorted(
+            (swap for each in every for swap in each.get("swaps", [])),
+            key=lambda swap: _event_time_key(str(swap.get("event_time", ""))),
+        ),
+        **({"remotes": remotes} if remotes else {}),
+        **shed,
+    }
+
+
+def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
+    """What `cep.metrics` gives, of merged counts. `of_rows`: of row patterns only."""
+    rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
+    remotes = {"remotes": counts["remotes"]} if "remotes" in counts else {}
+    shed = {"shed": _shed_by_variable(counts["shed"])} if "shed" in counts else {}
+    if of_rows:
+        return {**rows, **remotes}
+    numbers = {name: int(counts[name]) for name in (*ENGINE_METRICS, *PLANNING_METRICS)}
+    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **remotes, **shed}
+
+
+def _shed_by_variable(shed: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:
+    """By variable."""
+    return {name: {"kept": kept, "dropped": dropped} for name, (kept, dropped) in shed.items()}
+
+
+def _merge_remotes(counts: Iterable[Mapping[str, CountMap]]) -> dict[str, dict[str, Any]]:
+    """What was looked up, by the names of the sources in their order."""
+    total: dict[str, LookupMetrics] = {}
+    for each in counts:
+        for name, counted in each.items():
+            total.setdefault(name, LookupMetrics()).add(LookupMetrics.from_dict(counted))
+    return {name: total[name].to_dict() for name in sorted(total)}
+
+
+def _event_time_key(text: str) -> tuple[float, str]:
+    """Event times are numbers in a text, or texts that sort as they are."""
+    try:
+        return float(text), ""
+    except ValueError:
+        return 0.0, text
+
+
+def _fold_count(name: str, values: list[int]) -> int:
+    return max(values, default=0) if name in PEAK_METRICS else sum(values)
+
+
+def _as_lists(numbers: Mapping[str, int]) -> dict[str, list[int]]:
+    return {key: [value] for key, value in numbers.items()}
+
+
+def _add_up(maps: Iterable[Mapping[str, list[int]]]) -> dict[str, list[int]]:
+    """Lists of numbers under equal keys, added up place by place; keys in the order of numbers
+    in them, so that the tenth comes after the ninth."""
+    total: dict[str, list[int]] = {}
+    for each in maps:
+        for key, values in each.items():
+            before = total.get(key, [0] * len(values))
+            total[key] = [mine + theirs for mine, theirs in zip(before, values, strict=True)]
+    return {key: total[key] for key in sorted(total, key=_number_key)}
+
+
+def _number_key(key: str) -> list[int]:
+    return [int(part) for part in key.replace(":", ",").split(",") if part.isdigit()]

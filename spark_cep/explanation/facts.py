@@ -1,0 +1,199 @@
+"""The chosen plan as the facts of explain tell it, in types: what drawings and tables read.
+
+The facts are plain data that may come from elsewhere, a log for example, so what they leave out
+has a neutral reading: a plan without branches is one branch that binds the variables in `order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Union
+
+# A name, or what is joined: left and right.
+PlanShape = Union[str, tuple["PlanShape", "PlanShape"]]  # noqa: UP007
+PlanFacts = Mapping[str, Any]
+# The unit of estimates that are for the whole input.
+IN_ALL = "in all"
+# A plan that workers make, as a choice writes it.
+_OWN_COUNTS = "own counts"
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """A step of the plan: what it `binds` to what was bound before, so that `bound` are; what it
+    is expected to cost, and to test. `is_last`: it makes matches, others make partial ones."""
+
+    binds: tuple[str, ...]
+    bound: tuple[str, ...]
+    key: str = ""
+    pairs: float | None = None
+    partials: float | None = None
+    conditions: tuple[str, ...] = ()
+    is_last: bool = False
+
+    @property
+    def starts(self) -> bool:
+        """Whether it only finds candidates to go on with."""
+        return self.binds == self.bound
+
+
+@dataclass(frozen=True)
+class BranchFacts:
+    """`variables` in the order of the pattern; a repeated group is one, called "(a b)". `shape`
+    None: the order is not decided before the data is seen."""
+
+    variables: tuple[str, ...]
+    shape: PlanShape | None
+    eager: tuple[str, ...] = ()
+    nodes: tuple[StepFacts, ...] = ()
+
+    def node(self, names: Sequence[str]) -> StepFacts | None:
+        """The step after which just these are bound."""
+        return next((each for each in self.nodes if set(each.bound) == set(names)), None)
+
+    def called(self, key: str) -> tuple[str, ...]:
+        """The variables in the key of a step: "0:1,2" are the second and the third."""
+        slots = [int(slot) for slot in key.partition(":")[2].split(",") if slot]
+        return tuple(self.variables[slot] for slot in slots if slot < len(self.variables))
+
+
+def plan_branches(facts: PlanFacts) -> tuple[BranchFacts, ...]:
+    """
+    >>> plan_branches({"order": ["c", "b", "a"]})[0].shape
+    (('c', 'b'), 'a')
+    """
+    found = facts.get("branches")
+    if not found:
+        order = tuple(facts["order"])
+        return (BranchFacts(order, left_deep_shape(order)),)
+    return tuple(map(_read_branch, found))
+
+
+def left_deep_shape(parts: Sequence[PlanShape]) -> PlanShape | None:
+    """What is joined from left to right, one after another."""
+    joined: PlanShape | None = None
+    for part in parts:
+        joined = part if joined is None else (joined, part)
+    return joined
+
+
+def shape_leaves(shape: PlanShape) -> tuple[str, ...]:
+    if isinstance(shape, str):
+        return (shape,)
+    return shape_leaves(shape[0]) + shape_leaves(shape[1])
+
+
+def is_chain(shape: PlanShape) -> bool:
+    """Whether variables are bound one by one."""
+    return isinstance(shape, str) or (isinstance(shape[1], str) and is_chain(shape[0]))
+
+
+def candidate_rates(facts: PlanFacts) -> Mapping[str, float]:
+    """Candidates of each variable in a window of a key."""
+    statistics = facts.get("statistics") or {}
+    found: Mapping[str, float] = statistics.get("rates") or {}
+    return found
+
+
+def cost_unit(facts: PlanFacts) -> str:
+    """What costs are for, as it follows a number: nothing if for all of the input."""
+    found = facts.get("unit") or IN_ALL
+    return "" if found == IN_ALL else f" {found}"
+
+
+def condition_selectivities(facts: PlanFacts) -> list[tuple[str, float | None]]:
+    """Each condition, and the share of combinations that it keeps."""
+    found = (facts.get("statistics") or {}).get("selectivities") or []
+    return [(each["condition"], each["selectivity"]) for each in found]
+
+
+def group_members(name: str) -> list[str]:
+    """The variables of a repeated group; of all others itself.
+
+    >>> group_members("(a b)"), group_members("c")
+    (['a', 'b'], ['c'])
+    """
+    return name.strip("()").split()
+
+
+def negated_variables(facts: PlanFacts) -> list[str]:
+    """The variables that no branch binds."""
+    slots = {name for branch in plan_branches(facts) for name in branch.variables}
+    bound = {name for slot in slots for name in group_members(slot)}
+    return [name for name in facts["before"]["candidates"] if name not in bound]
+
+
+def binds_late(facts: PlanFacts) -> bool:
+    """Whether a plan decides the order: other strategies take rows as they come."""
+    return str(facts["strategy"]).startswith("skip till any")
+
+
+def plan_title(facts: PlanFacts) -> str:
+    """The plan in one line, as Spark's own explain names it.
+
+    >>> plan_title({"plan": "tree", "shown": "tree"})
+    'tree'
+    >>> plan_title({"plan": "eager", "order": ["a", "b"]})
+    'eager a→b'
+    >>> plan_title({"plan": "zstream", "shown": "own counts"})
+    'zstream, by the counts of each bucket'
+    """
+    named = _plan_name(facts["plan"], facts.get("shown") or "→".join(facts["order"]))
+    return f"{named}{_group_text(facts)}"
+
+
+def _group_text(facts: PlanFacts) -> str:
+    """What the order alone does not tell of a hybrid plan that has one group only.
+
+    >>> _group_text({"plan": "hybrid", "order": ["a", "b"]}), _group_text({"plan": "eager"})
+    (', all bound late', '')
+    """
+    if facts["plan"] != "hybrid":
+        return ""
+    every = plan_branches(facts)
+    if not any(branch.eager for branch in every):
+        return ", all bound late"
+    is_eager = all(set(branch.eager) == set(branch.variables) for branch in every)
+    return ", all kept ready" if is_eager else ""
+
+
+def rejected_plans(facts: PlanFacts) -> Iterator[tuple[str, float | None, str]]:
+    """Name, cost and reason of each plan that was not taken."""
+    for each in facts["rejected"]:
+        yield _plan_name(each["plan"], each.get("shown") or ""), each.get("cost"), each["reason"]
+
+
+def _plan_name(kind: str, shown: str) -> str:
+    if shown == _OWN_COUNTS:
+        return f"{kind}, by the counts of each bucket"
+    return kind if shown in {"", kind} else f"{kind} {shown}"
+
+
+def _read_shape(given: Any) -> PlanShape:
+    if isinstance(given, str):
+        return given
+    shape = left_deep_shape([_read_shape(part) for part in given])
+    assert shape is not None, "a join of nothing"
+    return shape
+
+
+def _read_branch(given: Mapping[str, Any]) -> BranchFacts:
+    shape = None if given["shape"] is None else _read_shape(given["shape"])
+    branch = BranchFacts(tuple(given["variables"]), shape, tuple(given.get("eager") or ()))
+    return replace(
+        branch, nodes=tuple(_read_step(each, branch) for each in given.get("nodes") or ())
+    )
+
+
+def _read_step(each: Mapping[str, Any], branch: BranchFacts) -> StepFacts:
+    bound = branch.called(each["key"])
+    return StepFacts(
+        tuple(each["binds"]),
+        bound,
+        each["key"],
+        each.get("pairs"),
+        each.get("partials"),
+        tuple(each.get("conditions") or ()),
+        len(bound) == len(branch.variables),
+    )

@@ -1,0 +1,111 @@
+"""What is told of shedding: what was asked, what stays and why, and what that loses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spark_cep.udfs.shedding.quota import KEEP_NONE
+from spark_cep.udfs.shedding.utility import LEVELS
+
+# Kinds of rows shown one by one.
+_LISTED_UTILITIES = 12
+
+
+def estimated_recall(facts: Mapping[str, Any]) -> float | None:
+    """The recall that is expected of a batch; None where nothing was asked to be shed."""
+    found: float | None = (facts.get("shedding") or {}).get("estimated_recall")
+    return found
+
+
+def trigger_recall(recalls: Mapping[str, Sequence[float]]) -> float:
+    """What a trigger is expected to keep of its rows' matches, all buckets together.
+
+    >>> trigger_recall({"": [30.0, 40.0]}), trigger_recall({})
+    (0.75, 1.0)
+    """
+    kept, every = recalls.get("", (0.0, 0.0))
+    return kept / every if every else 1.0
+
+
+# ---- explain -----------------------------------------------------------------------------------
+
+
+def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """As rows of a section."""
+    if "where" in facts:
+        yield "asked", f"{facts['asked']}, by {facts['policy']}"
+        yield "where", facts["where"]
+        yield from _utility_rows(facts)
+        return
+    yield "asked", f"{facts['asked']}, by {facts['policy']}"
+    if facts["share"] >= 1:
+        yield "stays", f"all of it: {facts['reason']}"
+        return
+    yield "stays", f"{format_percent(facts['share'])}: {facts['reason']}"
+    recall = format_percent(facts["estimated_recall"])
+    yield "recall", f"≈ {recall} of the matches, estimated on {facts['looked_at']}"
+    yield "dealt", facts["dealt"]
+    for kind in facts["kinds"][:_LISTED_UTILITIES]:
+        yield f"{', '.join(kind['variables'])}:", _kept_text(kind)
+    more = len(facts["kinds"]) - _LISTED_UTILITIES
+    if more > 0:
+        yield "", f"and {more} other kinds of rows"
+    yield from _utility_rows(facts)
+
+
+def _utility_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for place, each in enumerate(facts["utility"]):
+        yield ("" if place else "by"), _table_text(each)
+    if facts["never"]:
+        yield "never", f"rows that NOT {', NOT '.join(facts['never'])} could need"
+
+
+def _kept_text(kind: Mapping[str, Any]) -> str:
+    if kind["threshold"] >= KEEP_NONE:
+        return f"none of {kind['rows']:,} rows"
+    if kind["kept"] >= kind["rows"]:
+        return f"all {kind['rows']:,} rows"
+    level = f"from level {kind['threshold']:,.1f} of {LEVELS:,}"
+    return f"{kind['kept']:,} of {kind['rows']:,} rows, {level}"
+
+
+def _table_text(each: Mapping[str, Any]) -> str:
+    shares = f"{each['least']:.2g} to {each['most']:.2g}, {each['mean']:.2g} on average"
+    by_key = ", by key" if each["by_key"] else ""
+    return f"{each['variable']} passes {each['condition']}: {shares}{by_key}"
+
+
+def format_percent(share: float) -> str:
+    """
+    >>> format_percent(0.3), format_percent(0.0712)
+    ('30%', '7.12%')
+    """
+    return f"{100 * share:.3g}%"
+
+
+# ---- analyze -----------------------------------------------------------------------------------
+
+
+def measured_shedding_rows(
+    facts: Mapping[str, Any],
+    counts: Mapping[str, Sequence[int]],
+    recall: tuple[int, int] | None,
+) -> Iterator[tuple[str, str]]:
+    """What was counted, and the recall measured on the sample beside the estimate."""
+    if facts["share"] >= 1:
+        yield "dropped", "nothing"
+        return
+    for name, (kept, dropped) in counts.items():
+        every = kept + dropped
+        share = f" ({format_percent(kept / every)})" if every else ""
+        yield f"{name}:", f"{kept:,} of {every:,} rows stayed{share}"
+    estimated = f"estimated {format_percent(facts['estimated_recall'])}"
+    if recall is None:
+        yield "recall", f"{estimated}; the sample has too many matches to count them"
+    elif not recall[0]:
+        yield "recall", f"{estimated}; the sample has no match to count"
+    else:
+        found, kept = recall
+        share = format_percent(kept / found)
+        yield "recall", f"{share}: {kept:,} of {found:,} matches of a sample; {estimated}"

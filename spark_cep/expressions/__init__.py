@@ -1,0 +1,1 @@
+"""Spark SQL expressions in patterns: parsed, named, typed, and translated for the engine."""

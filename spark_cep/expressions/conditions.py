@@ -1,0 +1,467 @@
+"""From the texts of conditions to conjuncts: split, named, checked; nothing is typed yet.
+
+A text is split at its top-level ANDs, those inside parentheses around the whole included. Each
+conjunct then knows its variables. In `event(name, condition)` a conjunct always concerns `name`,
+even if it mentions others only: it is part of what makes a row that event, so it must not be
+tested where that event is not filled, and for a negated event it belongs to the NOT.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from spark_cep.expressions.lookups import LookupColumn
+from spark_cep.expressions.names import Reference
+from spark_cep.expressions.refusals import find_refusals
+from spark_cep.expressions.remote_calls import (
+    Membership,
+    RemoteCallText,
+    find_memberships,
+    find_remote_calls,
+    is_remote_call,
+    lambda_argument,
+)
+from spark_cep.expressions.syntax import ParsedExpression, SyntaxProblem, parse_expression
+from spark_cep.expressions.user_functions import UserFunction, find_user_function
+
+if TYPE_CHECKING:
+    from spark_cep.expressions.lookups import Lookups
+    from spark_cep.expressions.names import PatternNames
+    from spark_cep.expressions.problems import Place, Problems
+    from spark_cep.udfs.expressions import CellReading
+    from spark_cep.udfs.program import Variable
+
+
+# --------------------------------------------------------------------------------------------------
+# The parts of a conjunct that concern one variable, which Spark computes on a row.
+#
+# Hoisting must not wake an error that a guard in the text keeps asleep: in
+# `a.kind <> 'n' OR CAST(a.payload AS INT) > b.x` the cast is computed only where its own
+# variable's earlier alternatives leave the question open. Guards over other variables cannot be
+# kept, as their rows are not known yet.
+# --------------------------------------------------------------------------------------------------
+
+
+# (variable, text on its row): a part is evaluated only where all texts for its variable are TRUE.
+Guards = tuple[tuple[int, str], ...]
+IS_TRUE, IS_NOT_TRUE, IS_NOT_FALSE = "({})", "(NOT (({}) <=> TRUE))", "(NOT (({}) <=> FALSE))"
+
+
+@dataclass(frozen=True)
+class RowPart:
+    """A maximal sub-expression over one variable: its node, variable and text on a row."""
+
+    node: exp.Expr
+    variable: int
+    text: str
+
+    def guarded(self, guards: Guards) -> str:
+        mine = " AND ".join(text for variable, text in guards if variable == self.variable)
+        return f"CASE WHEN {mine} THEN {self.text} END" if mine else self.text
+
+
+def row_part(conjunct: Conjunct, node: exp.Expr) -> RowPart | None:
+    """The node as a part over one variable, if it is one that Spark can evaluate on a row."""
+    named = conjunct.named(node)
+    if len(named) != 1 or not conjunct.is_of_rows(node):
+        return None
+    reference = conjunct.reference(node)
+    if reference is not None and reference.column is None:
+        return None
+    if isinstance(node, exp.If) and isinstance(node.parent, exp.Case):
+        return None  # a WHEN ... THEN ..., which is no expression
+    if _is_inside_not(conjunct, node):
+        return None
+    return RowPart(node, next(iter(named)), conjunct.row_text(node))
+
+
+def _is_inside_not(conjunct: Conjunct, node: exp.Expr) -> bool:
+    """In `x IS NOT NULL` the text of `x IS NULL` does not stand by itself."""
+    parent = node.parent
+    return isinstance(parent, exp.Not) and conjunct.parsed.span(node) == conjunct.parsed.span(
+        parent
+    )
+
+
+def is_column(conjunct: Conjunct, node: exp.Expr) -> bool:
+    """Whether the node is a plain column (or a field of one), which cannot fail on any row."""
+    while isinstance(node, exp.Paren | exp.Dot):
+        node = node.this
+    reference = conjunct.reference(node)
+    return reference is not None and reference.column is not None
+
+
+def guard_of(conjunct: Conjunct, node: exp.Expr, form: str) -> Guards:
+    """What a condition in the text says about the rows of the one variable that it is about."""
+    part = row_part(conjunct, node)
+    return () if part is None else ((part.variable, form.format(part.text)),)
+
+
+class TypeMismatch(Exception):
+    """The user's mistake: an operation on types that it has not. `node` is where."""
+
+    def __init__(self, message: str, node: exp.Expr, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.node = node
+        self.hint = hint
+
+
+# --------------------------------------------------------------------------------------------------
+# Which calls of `remote(...)` become columns of the rows.
+#
+# A table's, where the key is of one variable's row: Spark joins it before matching. A fetched
+# source's only where the engine cannot compute on its value, and then by the same rule. Wherever a
+# call became a column, the conjunct has a name in its place; so masks, hoisting, inferred keys and
+# conditions after matching work on it as on the input's own columns, and every place in a message
+# is still one of the user's text.
+# --------------------------------------------------------------------------------------------------
+
+
+def is_sound_call(
+    parsed: ParsedExpression, call: RemoteCallText, lookups: Lookups, problems: Problems
+) -> bool:
+    """Whether the call can be meant so; else it becomes a problem."""
+    argument = lambda_argument(call)
+    if argument is not None:
+        problems.add(
+            f"the key of {call.name!r} is {argument} of a lambda, another one for each element",
+            call.place,
+            hint="explode the array before matching, and look up by the column",
+        )
+        return False
+    known = lookups.known[call.name]
+    if known.keys is not None and len(known.keys) != len(call.keys):
+        columns = ", ".join(name for name, _ in known.keys)
+        wanted = f"{len(known.keys)} part{'s' * (len(known.keys) > 1)}"
+        problems.add(
+            f"the key of {call.name!r} has {wanted}, {columns}, and this call gives "
+            f"{len(call.keys)}",
+            call.place,
+            hint=f"write remote('{call.name}', {', '.join(f'a.{n}' for n, _ in known.keys)})",
+        )
+        return False
+    return True
+
+
+def key_variable(conjunct: Conjunct, call: RemoteCallText) -> int | None:
+    """The one variable on whose row the key can be computed."""
+    if not all(conjunct.is_of_rows(key) for key in call.keys):
+        return None
+    named = frozenset[int]().union(*(conjunct.named(key) for key in call.keys))
+    if not named and conjunct.is_of_rows(conjunct.node) and len(conjunct.variables) == 1:
+        named = conjunct.variables
+    return next(iter(named)) if len(named) == 1 else None
+
+
+def replace_calls(conjunct: Conjunct, lookups: Lookups, *, fetched: bool = False) -> Conjunct:
+    """The conjunct with columns in place of its calls, those of tables or all."""
+    left, references = [], list(conjunct.references)
+    outer = _without_calls(conjunct)
+    for call in conjunct.calls:
+        known = lookups.known[call.name]
+        variable = key_variable(outer, call) if known.is_table or fetched else None
+        if variable is None:
+            left.append(call)
+            continue
+        start, end = call.place.start, call.place.end
+        column = _lookup_column(outer, call, variable, lookups)
+        references = [r for r in references if not start <= r.start < end]
+        references.append(Reference(call.node, variable, column.column, start, end))
+    if len(left) == len(conjunct.calls):
+        return conjunct
+    return type(conjunct)(conjunct.parsed, conjunct.node, references, conjunct.own, left)
+
+
+def _without_calls(conjunct: Conjunct) -> Conjunct:
+    """Of calls nobody asks whether they are there: so a call does not hinder itself."""
+    return type(conjunct)(conjunct.parsed, conjunct.node, conjunct.references, conjunct.own)
+
+
+def _lookup_column(
+    conjunct: Conjunct, call: RemoteCallText, variable: int, lookups: Lookups
+) -> LookupColumn:
+    known = lookups.known[call.name]
+    keys = tuple(conjunct.row_text(key) for key in call.keys)
+    places = [conjunct.parsed.place(key) for key in call.keys]
+    wanted = LookupColumn("", known, keys)
+    if not all(isinstance(k, exp.Literal) or is_column(conjunct, k) for k in call.keys):
+        mine = [text for v, text in _surrounding_guards(conjunct, call.node) if v == variable]
+        wanted = LookupColumn("", known, keys, variable, tuple(mine))
+    return lookups.column(wanted, places)
+
+
+def _surrounding_guards(conjunct: Conjunct, node: exp.Expr) -> Iterator[tuple[int, str]]:
+    """What the text around a node says about the rows on which it is evaluated."""
+    while node is not conjunct.node and node.parent is not None:
+        inner, node = node, node.parent
+        if isinstance(node, exp.And | exp.Or) and inner is node.expression:
+            form = IS_NOT_FALSE if isinstance(node, exp.And) else IS_NOT_TRUE
+            for operand in node.this.flatten() if type(node.this) is type(node) else [node.this]:
+                yield from _guard_without_remote(conjunct, operand, form)
+        elif isinstance(node, exp.If):
+            if inner is node.args.get("true"):
+                yield from _guard_without_remote(conjunct, node.this, IS_TRUE)
+            elif inner is node.args.get("false"):
+                yield from _guard_without_remote(conjunct, node.this, IS_NOT_TRUE)
+        elif isinstance(node, exp.Case) and node.args.get("this") is None:
+            for branch in node.args["ifs"]:
+                if branch is inner:
+                    break
+                yield from _guard_without_remote(conjunct, branch.this, IS_NOT_TRUE)
+
+
+def _guard_without_remote(
+    conjunct: Conjunct, node: exp.Expr, form: str
+) -> Iterator[tuple[int, str]]:
+    """Not what asks for a value itself: that is not there yet."""
+    if not any(is_remote_call(each) for each in node.walk()):
+        yield from guard_of(conjunct, node, form)
+
+
+_NAVIGATIONS: dict[type[exp.Expr], CellReading] = {
+    exp.First: "first",
+    exp.Last: "last",
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+
+
+@dataclass(frozen=True)
+class ConditionText:
+    """A condition's text; `own` is the variable of the event() that it was given to."""
+
+    text: str
+    own: int | None = None
+
+
+class Conjunct:
+    """One conjunct: a node of a parsed text whose names are resolved. `calls`: what the engine
+    is to look up."""
+
+    def __init__(
+        self,
+        parsed: ParsedExpression,
+        node: exp.Expr,
+        references: Sequence[Reference],
+        own: int | None,
+        calls: Sequence[RemoteCallText] = (),
+    ) -> None:
+        self.parsed = parsed
+        self.node = node
+        self.references = tuple(sorted(references, key=lambda r: r.start))
+        self.own = own
+        self.calls = tuple(calls)
+        self._of = {id(reference.node): reference for reference in references}
+        self._calls = {id(call.node): call for call in calls}
+
+    @cached_property
+    def variables(self) -> frozenset[int]:
+        """What must be filled for the conjunct to be tested."""
+        named = self.named(self.node)
+        return named if self.own is None else named | {self.own}
+
+    @cached_property
+    def text(self) -> str:
+        return self.parsed.text_of(self.node)
+
+    @cached_property
+    def place(self) -> Place:
+        return self.parsed.place(self.node)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether Spark can evaluate it on rows alone: no navigation, no user function, nothing
+        that the engine looks up."""
+        return self.is_of_rows(self.node)
+
+    def is_of_rows(self, node: exp.Expr) -> bool:
+        """The same of what is below a node."""
+        return not any(navigation_of(n) or user_function_of(n) or self.call(n) for n in node.walk())
+
+    def named(self, node: exp.Expr) -> frozenset[int]:
+        """The variables that are named below a node."""
+        return self._named[id(node)]
+
+    @cached_property
+    def _named(self) -> dict[int, frozenset[int]]:
+        """For every node; from the leaves up and without recursion, as ANDs may be long."""
+        found: dict[int, frozenset[int]] = {}
+        for node in reversed(list(self.node.walk())):
+            reference = self._of.get(id(node))
+            own = frozenset() if reference is None else frozenset({reference.variable})
+            found[id(node)] = own.union(*(found[id(child)] for child in node.iter_expressions()))
+        return found
+
+    def names_anything(self, node: exp.Expr) -> bool:
+        """Whether the node is no constant."""
+        return bool(self.named(node)) or not self.is_of_rows(node)
+
+    def reference(self, node: exp.Expr) -> Reference | None:
+        return self._of.get(id(node))
+
+    def call(self, node: exp.Expr) -> RemoteCallText | None:
+        """What the engine looks up at this node."""
+        return self._calls.get(id(node))
+
+    def row_text(self, node: exp.Expr) -> str:
+        """The node's text over the columns of an input row."""
+        return self.text_over(node, lambda _: "")
+
+    def text_over(self, node: exp.Expr, prefix: Callable[[Reference], str]) -> str:
+        """The node's text over columns, `prefix` in front of each."""
+        start, end = self.parsed.span(node)
+        first = bisect_left(self.references, start, key=lambda r: r.start)
+        last = bisect_left(self.references, end, key=lambda r: r.start)
+        inside = [r for r in self.references[first:last] if r.column]
+        edits, done = [], start
+        for each in self._memberships:
+            (begin, middle), stop = each.value, each.end
+            if start <= begin and stop <= end and middle >= done:
+                array = self.text_over(each.array, prefix)
+                no = "NOT " if each.negated else ""
+                edits += [(begin, begin, f"({no}array_contains({array}, "), (middle, stop, "))")]
+                inside = [r for r in inside if not middle <= r.start < stop]
+                done = max(done, stop)
+        return self.parsed.cut(node, [*edits, *(r.edit(prefix(r)) for r in inside)])
+
+    @cached_property
+    def _memberships(self) -> tuple[Membership, ...]:
+        return tuple(sorted(find_memberships(self.parsed, self.node), key=lambda m: m.value))
+
+
+def navigation_of(node: exp.Expr) -> CellReading | None:
+    """How the node navigates a Kleene list, if it does."""
+    if isinstance(node, exp.Anonymous):
+        return "prev" if node.name.lower() == "prev" else None
+    return _NAVIGATIONS.get(type(node))
+
+
+def user_function_of(node: exp.Expr) -> UserFunction | None:
+    return find_user_function(node.name) if isinstance(node, exp.Anonymous) else None
+
+
+def parse_conjuncts(
+    source: ConditionText, names: PatternNames, problems: Problems, lookups: Lookups
+) -> Iterator[Conjunct]:
+    """The sound conjuncts of a text; what is wrong with the others becomes problems."""
+    try:
+        parsed = parse_expression(source.text)
+    except SyntaxProblem as problem:
+        problems.add(
+            f"not a Spark SQL expression: {problem.message}",
+            problem.place,
+            hint="conditions are written as in WHERE: a.price < b.price AND a.kind = 'A'",
+        )
+        return
+    before = len(problems.found)
+    calls = find_remote_calls(parsed, lookups.known, problems)
+    calls = [call for call in calls if is_sound_call(parsed, call, lookups, problems)]
+    if len(problems.found) > before:
+        return
+    for node in _split(parsed.root):
+        refused = list(find_refusals(parsed, node))
+        for refusal in refused:
+            problems.add(refusal.message, refusal.place, hint=refusal.hint)
+        references = names.references(parsed, node, source.own, problems)
+        if references is None or refused:
+            continue
+        below = {id(each) for each in node.walk()} if calls else set()
+        mine = [call for call in calls if id(call.node) in below]
+        conjunct = replace_calls(Conjunct(parsed, node, references, source.own, mine), lookups)
+        if _is_sound(conjunct, names.variables, problems):
+            yield conjunct
+
+
+def _split(node: exp.Expr) -> Iterator[exp.Expr]:
+    inner = node.unnest()
+    if isinstance(inner, exp.And):
+        for operand in inner.flatten(unnest=False):
+            yield from _split(operand)
+    else:
+        yield node
+
+
+def _is_sound(conjunct: Conjunct, variables: Sequence[Variable], problems: Problems) -> bool:
+    before = len(problems.found)
+    for node in conjunct.node.walk():
+        how = navigation_of(node)
+        if how is not None:
+            _check_navigation(conjunct, node, how, variables, problems)
+    if not conjunct.variables and len(problems.found) == before:
+        problems.add(
+            f"{conjunct.text} names no variable",
+            conjunct.place,
+            hint="a condition says something about events: name a variable and its column, "
+            "such as a.price > 10",
+        )
+    negated = sorted(v for v in conjunct.variables if variables[v].negated)
+    if len(negated) > 1:
+        both = " and ".join(variables[v].name for v in negated)
+        problems.add(
+            f"{conjunct.text} names two negated variables, {both}",
+            conjunct.place,
+            hint="no row fills either of them; tie each to the variables that are filled",
+        )
+    return len(problems.found) == before
+
+
+def navigation_argument(node: exp.Expr) -> exp.Expr | None:
+    """The argument of a navigation; None if it has not exactly one."""
+    if isinstance(node, exp.Anonymous):
+        arguments = list(node.expressions)
+    else:
+        arguments = [node.this, *node.expressions]
+    if len(arguments) != 1 or isinstance(arguments[0], exp.Distinct | exp.Star | None):
+        return None
+    argument: exp.Expr = arguments[0]
+    return argument
+
+
+def _check_navigation(
+    conjunct: Conjunct,
+    node: exp.Expr,
+    how: CellReading,
+    variables: Sequence[Variable],
+    problems: Problems,
+) -> None:
+    text, place = conjunct.parsed.text_of(node), conjunct.parsed.place(node)
+    argument = navigation_argument(node)
+    named = conjunct.named(node)
+    if argument is None or len(named) != 1:
+        counts = "; count(b) counts the rows of b" if how == "count" else ""
+        problems.add(
+            f"{text}: {how} takes one expression over one variable",
+            place,
+            hint=f"write {how}(b.price){counts}",
+        )
+        return
+    if any(navigation_of(inner) for inner in argument.walk()):
+        problems.add(
+            f"{text}: navigation cannot be nested",
+            place,
+            hint="prev, first, last and the aggregates take columns of the list's elements",
+        )
+        return
+    variable = variables[next(iter(named))]
+    if variable.negated:
+        problems.add(
+            f"{text}: {variable.name} is negated and binds no row",
+            place,
+            hint=f"use {variable.name}.column in plain comparisons",
+        )
+    elif not variable.is_list:
+        problems.add(
+            f"{text}: {variable.name} binds one row",
+            place,
+            hint=f'drop {how}(), or let the variable bind a list: "{variable.name}+"',
+        )

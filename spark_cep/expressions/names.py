@@ -1,0 +1,247 @@
+"""Which variable and which column of the input each name in a text means.
+
+In a dotted name the first part is a variable if the pattern has it, else a column. Bare names are
+columns of the event that a condition stands on, and mean nothing in `.where`. Variables match
+without regard to case, columns as the session has it. Fields of structs are Spark's to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import TokenType, exp
+
+from spark_cep.expressions.problems import Place, Problems, list_names, nearest_name
+
+if TYPE_CHECKING:
+    from spark_cep.expressions.schema import ColumnInfo
+    from spark_cep.expressions.syntax import ParsedExpression
+    from spark_cep.udfs.program import Variable
+
+
+def quote_name(name: str) -> str:
+    """A name as Spark SQL text.
+
+    >>> quote_name("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A name in a text: a column of one variable's row, or (`column` None) the variable itself.
+
+    The characters [start, end) hold the name up to the column; fields of structs follow them.
+    `plain` is the text of the whole name over the input's columns.
+    """
+
+    node: exp.Expr
+    variable: int
+    column: ColumnInfo | None
+    start: int
+    end: int
+
+    def edit(self, prefix: str = "") -> tuple[int, int, str]:
+        """The edit that makes the name one of an input row, or of the struct `prefix`."""
+        assert self.column is not None
+        return self.start, self.end, prefix + quote_name(self.column.name)
+
+
+@dataclass(frozen=True)
+class NamePart:
+    name: str
+    place: Place
+
+
+class PatternNames:
+    """The variables of a pattern and the columns of its input."""
+
+    def __init__(
+        self, variables: Sequence[Variable], columns: Sequence[ColumnInfo], *, case_sensitive: bool
+    ) -> None:
+        self.variables = tuple(variables)
+        self.columns = tuple(columns)
+        self.case_sensitive = case_sensitive
+        self._ids = {v.name.casefold(): number for number, v in enumerate(variables)}
+
+    def variable(self, name: str) -> int | None:
+        return self._ids.get(name.casefold())
+
+    def column(self, name: str, place: Place, problems: Problems) -> ColumnInfo | None:
+        """The input's column of this name; else a problem."""
+        found = self.matching(name)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            problems.add(
+                f"{name} is ambiguous: the input has {len(found)} columns of this name",
+                place,
+                hint="rename one of them before matching: df.withColumnRenamed(...)",
+            )
+            return None
+        known = [column.name for column in self.columns]
+        meant = nearest_name(name, known)
+        hint = f"did you mean {meant}?" if meant else f"its columns are {list_names(known)}"
+        problems.add(f"the input has no column {name}", place, hint=hint)
+        return None
+
+    def matching(self, name: str) -> list[ColumnInfo]:
+        if self.case_sensitive:
+            return [column for column in self.columns if column.name == name]
+        return [column for column in self.columns if column.name.casefold() == name.casefold()]
+
+    def references(
+        self, parsed: ParsedExpression, node: exp.Expr, own: int | None, problems: Problems
+    ) -> list[Reference] | None:
+        """Every name below the node; None if one of them is wrong. `own`: the variable whose
+        event a bare column belongs to, if there is one."""
+        found = [self._reference(parsed, column, own, problems) for column in columns_of(node)]
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(found) else None
+
+    def _reference(
+        self, parsed: ParsedExpression, node: exp.Column, own: int | None, problems: Problems
+    ) -> Reference | None:
+        if isinstance(node.this, exp.Star):
+            problems.add(
+                f"{parsed.text_of(node)} is no value",
+                parsed.place(node),
+                hint="name one column; count(b) counts the rows of b",
+            )
+            return None
+        parts = name_parts_of(parsed, node)
+        variable = self.variable(parts[0].name)
+        if variable is None:
+            return self._of_own(node, parts, own, problems)
+        if len(parts) > 1:
+            return self._of_variable(node, parts, variable, problems)
+        place = parts[0].place
+        if isinstance(node.parent, exp.Count):
+            return Reference(node, variable, None, place.start, place.end)
+        if own is not None and self.matching(parts[0].name):
+            return self._of_own(node, parts, own, problems)
+        self._bare_variable(parts[0], problems)
+        return None
+
+    def _of_variable(
+        self, node: exp.Column, parts: Sequence[NamePart], variable: int, problems: Problems
+    ) -> Reference | None:
+        """variable.column"""
+        column = self.column(parts[1].name, parts[1].place, problems)
+        start, end = parts[0].place.start, parts[1].place.end
+        place = Place(parts[0].place.text, start, parts[-1].place.end)
+        if column is None or not self._uncaptured(node, column, place, problems):
+            return None
+        return Reference(node, variable, column, start, end)
+
+    def _of_own(
+        self, node: exp.Column, parts: Sequence[NamePart], own: int | None, problems: Problems
+    ) -> Reference | None:
+        """A bare column, perhaps with fields behind it."""
+        if len(parts) > 1 and not self.matching(parts[0].name):
+            self._unknown_variable(parts[0], problems)
+        elif own is None:
+            self._no_variable(parts, problems)
+        else:
+            place = parts[0].place
+            column = self.column(parts[0].name, place, problems)
+            if column is not None:
+                return Reference(node, own, column, place.start, place.end)
+        return None
+
+    def _uncaptured(
+        self, node: exp.Expr, column: ColumnInfo, place: Place, problems: Problems
+    ) -> bool:
+        """Without its variable a column must not look like the argument of a lambda around it."""
+        while node.parent is not None:
+            node = node.parent
+            if isinstance(node, exp.Lambda):
+                for argument in node.expressions:
+                    if argument.name.casefold() == column.name.casefold():
+                        problems.add(
+                            f"the lambda's argument {argument.name} hides the column {column.name}",
+                            place,
+                            hint="give the argument another name",
+                        )
+                        return False
+        return True
+
+    def _bare_variable(self, part: NamePart, problems: Problems) -> None:
+        first = self.columns[0].name if self.columns else "column"
+        problems.add(
+            f"{part.name} is a variable, not a value",
+            part.place,
+            hint=f"name one of its columns, such as {part.name}.{first}",
+        )
+
+    def _no_variable(self, parts: Sequence[NamePart], problems: Problems) -> None:
+        text = ".".join(part.name for part in parts)
+        example = next((v.name for v in self.variables if not v.negated), "a")
+        first, last = parts[0].place, parts[-1].place
+        problems.add(
+            f"{text} names no variable",
+            Place(first.text, first.start, last.end),
+            hint=f"write {example}.{text}; a bare column stands only in event(name, condition), "
+            "where it is that event's own",
+        )
+
+    def _unknown_variable(self, part: NamePart, problems: Problems) -> None:
+        known = [v.name for v in self.variables]
+        meant = nearest_name(part.name, known)
+        hint = f"did you mean {meant}?" if meant else f"its variables are {list_names(known)}"
+        problems.add(f"the pattern has no variable {part.name}", part.place, hint=hint)
+
+
+# In timestampdiff(MINUTE, a.ts, b.ts) the unit is a keyword, which the parser takes for a name.
+_WITH_UNIT = frozenset(
+    {
+        "timestampadd", "timestampdiff", "timediff", "dateadd", "date_add", "datediff",
+        "date_diff",
+    }
+)  # fmt: skip
+_UNITS = frozenset(
+    {
+        "year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second",
+        "millisecond", "microsecond",
+    }
+)  # fmt: skip
+
+
+def columns_of(node: exp.Expr) -> Iterator[exp.Column]:
+    """Every name below the node that means a column or a variable."""
+    for column in node.find_all(exp.Column, bfs=False):
+        if not _is_unit(column):
+            yield column
+
+
+def _is_unit(column: exp.Column) -> bool:
+    call = column.parent
+    return (
+        isinstance(call, exp.Anonymous)
+        and call.name.lower() in _WITH_UNIT
+        and len(call.expressions) > 2
+        and call.expressions[0] is column
+        and column.name.lower() in _UNITS
+    )
+
+
+def name_parts_of(parsed: ParsedExpression, node: exp.Column) -> list[NamePart]:
+    """The dotted name's parts with their places; those that the tree keeps outside the column
+    (`a.x.y.z.w`) are no names of ours."""
+    top: exp.Expr = node
+    while isinstance(top.parent, exp.Dot) and top.parent.this is top:
+        top = top.parent
+    at, _ = parsed.tokens_of(top)
+    # Brackets may stand before the name that begins here: `(a.x)`.
+    while parsed.tokens[at].token_type == TokenType.L_PAREN:
+        at += 1
+    parts = []
+    for _ in node.parts:
+        token = parsed.tokens[at]
+        name = token.text
+        parts.append(NamePart(name, Place(parsed.text, token.start, token.end + 1)))
+        at += 2
+    return parts

@@ -1,0 +1,167 @@
+"""All that is wrong with a pattern, collected and reported in one PatternError.
+
+A problem says what is wrong, where, and what to write instead. Checks add problems and go on, so
+a user sees every mistake at once; whoever finds nothing more to check calls `raise_if_any`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from spark_cep.errors import PatternError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Excerpt(str):
+    """A text that was cut out of a larger one, and is shown there: part of a query, for example.
+    What is derived from it (`strip`, slices) is a plain text again and is shown by itself."""
+
+    whole: str
+    offset: int
+
+    def __new__(cls, whole: str, start: int, end: int) -> Excerpt:
+        return cls._of(whole[start:end], whole, start)
+
+    @classmethod
+    def altered(cls, text: str, whole: str) -> Excerpt:
+        """A text of the same length as the one that it stands for."""
+        return cls._of(text, whole, 0)
+
+    @classmethod
+    def _of(cls, text: str, whole: str, offset: int) -> Excerpt:
+        found = super().__new__(cls, text)
+        found.whole, found.offset = whole, offset
+        return found
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Where it was cut from is of no use in a worker.
+        return str, (str(self),)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Characters [start, end) of a text that the user wrote."""
+
+    text: str
+    start: int
+    end: int
+
+    @classmethod
+    def whole(cls, text: str) -> Place:
+        return cls(text, 0, len(text))
+
+    def outermost(self) -> Place:
+        """The same place in the text that an excerpt was cut from.
+
+        >>> print(Place(Excerpt("PATTERN (a b)", 9, 12), 2, 3).outermost().drawing())
+        PATTERN (a b)
+                   ^
+        """
+        if not isinstance(self.text, Excerpt):
+            return self
+        offset = self.text.offset
+        return Place(self.text.whole, offset + self.start, offset + self.end).outermost()
+
+    def line_and_column(self) -> tuple[int, int]:
+        """Both counted from 1."""
+        before = self.text[: self.start]
+        return before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
+
+    def drawing(self) -> str:
+        """The line, and carets under what is meant.
+
+        >>> print(Place("a.x < b.y", 6, 9).drawing())
+        a.x < b.y
+              ^^^
+        """
+        _, column = self.line_and_column()
+        begin = self.start - (column - 1)
+        stop = self.text.find("\n", self.start)
+        line = self.text[begin : stop if stop >= 0 else len(self.text)]
+        marked = max(1, min(self.end - self.start, len(line) - (column - 1)))
+        # Tabs stay tabs, so that the caret stands under its character however wide they are.
+        indent = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
+        return f"{line}\n{indent}{'^' * marked}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    message: str
+    place: Place | None = None
+    hint: str | None = None
+
+    def described(self) -> str:
+        """The message with its place, without the hint."""
+        if self.place is None:
+            return self.message
+        place = self.place.outermost()
+        line, column = place.line_and_column()
+        drawing = "\n".join(f"    {row}" for row in place.drawing().split("\n"))
+        return f"{self.message}\n  at line {line}, column {column}:\n{drawing}"
+
+    def details(self) -> dict[str, object]:
+        place = self.place.outermost() if self.place else None
+        line, column = place.line_and_column() if place else (None, None)
+        return {
+            "message": self.message,
+            "line": line,
+            "column": column,
+            "length": self.place.end - self.place.start if self.place else None,
+            "text": place.text if place else None,
+            "hint": self.hint,
+        }
+
+
+@dataclass
+class Problems:
+    """`subject`: what it is that has the problems."""
+
+    found: list[Problem] = field(default_factory=list)
+    subject: str = "the pattern has"
+
+    def add(self, message: str, place: Place | None = None, *, hint: str | None = None) -> None:
+        problem = Problem(message, place, hint)
+        if problem not in self.found:
+            self.found.append(problem)
+
+    def take(self, error: PatternError, place: Place | None = None) -> None:
+        """An error that a single check raised becomes one problem among others."""
+        self.add(error.message, place, hint=error.hint)
+
+    def raise_if_any(self) -> None:
+        if self.found:
+            raise self.error()
+
+    def error(self) -> PatternError:
+        """All problems as one error; there must be some."""
+        details: dict[str, object] = {"problems": [p.details() for p in self.found]}
+        if len(self.found) == 1:
+            only = self.found[0]
+            return PatternError(only.described(), hint=only.hint, details=details)
+        parts = [f"{self.subject} {len(self.found)} problems"]
+        for number, problem in enumerate(self.found, 1):
+            hint = f"\n  hint: {problem.hint}" if problem.hint else ""
+            parts.append(f"{number}. {problem.described()}{hint}")
+        return PatternError("\n".join(parts), details=details)
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that the user probably meant.
+
+    >>> nearest_name("prcie", ["price", "ticker"])
+    'price'
+    """
+    spelled = {each.casefold(): each for each in known}
+    close = get_close_matches(name.casefold(), spelled, n=1, cutoff=0.6)
+    return spelled[close[0]] if close else None
+
+
+def list_names(names: Iterable[str], limit: int = 8) -> str:
+    """Names for a message, the many cut short."""
+    names = list(names)
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown}, ... ({len(names)} in all)"

@@ -1,0 +1,297 @@
+"""Spark SQL expressions with the place of every node in the text.
+
+What goes to Spark is always the user's own text, cut by position: text printed from a syntax
+tree may mean something else (sqlglot rewrites functions, argument orders and literals). The tree
+only says where the parts are. So that a cut can be trusted it is parsed again, and must give the
+very node that it was cut for.
+
+sqlglot keeps no positions for most nodes. The parser here notes for every node which tokens its
+rule consumed; a rule that is entered behind its keyword or function name (CASE, INTERVAL,
+`if(`) is widened to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from sqlglot import Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+
+from spark_cep.expressions.problems import Place
+
+_SPAN = "cep_span"
+_DIALECT = Spark()
+_OPEN = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1}
+_CLOSE = {TokenType.R_PAREN: 1, TokenType.R_BRACKET: 1}
+# An INTERVAL keyword stands at most this many tokens before the part that the parser noted.
+_INTERVAL_REACH = 4
+
+
+class SyntaxProblem(Exception):
+    """The text is not an expression; `place` says from where on."""
+
+    def __init__(self, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+
+
+def _record_span(rule: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(rule)
+    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        start = self._index
+        node = rule(self, *args, **kwargs)
+        if isinstance(node, exp.Expr) and self._index > start:
+            first, last = start, self._index - 1
+            known = node.meta.get(_SPAN)
+            if known is None or (first <= known[0] and last >= known[1]):
+                node.meta[_SPAN] = (first, last)
+        return node
+
+    return recorded
+
+
+# Only these functions mean something to the compiler. All others stay names with arguments:
+# sqlglot would reorder and wrap the arguments of some, and refuse what it does not know of others.
+_FUNCTIONS = frozenset(
+    {
+        "ABS", "AVG", "COALESCE", "COUNT", "FIRST", "GREATEST", "IFNULL", "ISNAN", "IS_NAN",
+        "LAST", "LEAST", "MAX", "MIN", "MOD", "NULLIF", "NVL", "NVL2", "SUM",
+    }
+)  # fmt: skip
+
+
+# Functions whose arguments have a grammar of their own.
+_WITH_GRAMMAR = frozenset(
+    {
+        "CAST", "CEIL", "EXTRACT", "FLOOR", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM",
+        "TRY_CAST",
+    }
+)  # fmt: skip
+
+
+class _ExpressionParser(SparkParser):
+    """Spark's parser; every rule notes the tokens that its node came from."""
+
+    FUNCTIONS = {  # noqa: RUF012 - as sqlglot declares it
+        name: build for name, build in SparkParser.FUNCTIONS.items() if name in _FUNCTIONS
+    }
+    FUNCTION_PARSERS = {  # noqa: RUF012
+        name: rule for name, rule in SparkParser.FUNCTION_PARSERS.items() if name in _WITH_GRAMMAR
+    }
+    NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+        name: rule
+        for name, rule in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
+        if name != "TRANSFORM"
+    }
+
+
+for _name in dir(_ExpressionParser):
+    if _name.startswith("_parse_") and callable(getattr(_ExpressionParser, _name)):
+        setattr(_ExpressionParser, _name, _record_span(getattr(_ExpressionParser, _name)))
+
+
+class ParsedExpression:
+    """An expression: its text, its tree, and where each node of the tree stands."""
+
+    def __init__(self, text: str, root: exp.Expr, tokens: Sequence[Token]) -> None:
+        self.text = text
+        self.root = root
+        self.tokens = tokens
+
+    def tokens_of(self, node: exp.Expr) -> tuple[int, int]:
+        """First and last token of the node."""
+        found = None if node is self.root else self._ranges.get(id(node))
+        if found is None:
+            return 0, len(self.tokens) - 1
+        return self._widened(node, *found)
+
+    def span(self, node: exp.Expr) -> tuple[int, int]:
+        """Characters [start, end) of the node."""
+        first, last = self.tokens_of(node)
+        return self.tokens[first].start, self.tokens[last].end + 1
+
+    def place(self, node: exp.Expr) -> Place:
+        return Place(self.text, *self.span(node))
+
+    def text_of(self, node: exp.Expr) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def cut(self, node: exp.Expr, edits: Iterable[tuple[int, int, str]] = ()) -> str:
+        """The node's text with edits (start, end, replacement), given as places in the whole."""
+        start, end = self.span(node)
+        if node is not self.root and _tree(self.text[start:end]) != node:
+            raise SyntaxProblem(
+                "this part cannot be told apart from what surrounds it; put it in parentheses",
+                self.place(node),
+            )
+        return apply_edits(self.text, start, end, edits)
+
+    def calls(self, node: exp.Expr) -> Iterator[tuple[str, Place]]:
+        """Every function call below the node: its name as written, in lower case, and place."""
+        first, last = self.tokens_of(node)
+        for index in range(first, last):
+            token = self.tokens[index]
+            if self.tokens[index + 1].token_type == TokenType.L_PAREN and _is_name(token):
+                yield token.text.lower(), Place(self.text, token.start, token.end + 1)
+
+    @cached_property
+    def _ranges(self) -> dict[int, tuple[int, int]]:
+        """First and last token of each node and all below it; without recursion, as conditions
+        may have thousands of ORs."""
+        found: dict[int, tuple[int, int]] = {}
+        for node in reversed(list(self.root.walk())):
+            ranges = [found[id(c)] for c in node.iter_expressions() if id(c) in found]
+            if _SPAN in node.meta:
+                ranges.append(node.meta[_SPAN])
+            if ranges:
+                found[id(node)] = min(r[0] for r in ranges), max(r[1] for r in ranges)
+        return found
+
+    def _widened(self, node: exp.Expr, first: int, last: int) -> tuple[int, int]:
+        first, last = self._balanced(first, last)
+        if isinstance(node, exp.Interval):
+            for reach in range(_INTERVAL_REACH):
+                at = first - reach
+                if at >= 0 and self.tokens[at].token_type == TokenType.INTERVAL:
+                    return at, last
+        before = self.tokens[first - 1] if first else None
+        if before is None:
+            return first, last
+        if isinstance(node, exp.Case) and before.token_type == TokenType.CASE:
+            return first - 1, last
+        opened = self.tokens[first].token_type == TokenType.L_PAREN
+        is_call = isinstance(node, exp.Func) and not isinstance(node, exp.Binary)
+        if opened and is_call and _is_name(before):
+            return first - 1, last
+        return first, last
+
+    def _balanced(self, first: int, last: int) -> tuple[int, int]:
+        """Widened until every bracket inside has its partner inside, names of calls included."""
+        depth, lowest = 0, 0
+        for token in self.tokens[first : last + 1]:
+            depth += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
+            lowest = min(lowest, depth)
+        missing = -lowest
+        while missing and first > 0:
+            first -= 1
+            kind = self.tokens[first].token_type
+            missing += (kind in _CLOSE) - (kind in _OPEN)
+            if not missing and first and _is_name(self.tokens[first - 1]):
+                first -= 1
+        depth -= lowest
+        while depth > 0 and last + 1 < len(self.tokens):
+            last += 1
+            kind = self.tokens[last].token_type
+            depth += (kind in _OPEN) - (kind in _CLOSE)
+        return first, last
+
+
+def parse_expression(text: str) -> ParsedExpression:
+    """Parses one expression.
+
+    >>> parsed = parse_expression("a.x + 1 < b.x")
+    >>> parsed.text_of(parsed.root.this)
+    'a.x + 1'
+    """
+    tokens = _tokens(text)
+    if not tokens:
+        raise SyntaxProblem("the text is empty", Place.whole(text))
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            place = Place(text, token.start, token.end + 1)
+            raise SyntaxProblem("';' ends a statement, and this is an expression", place)
+    try:
+        root = _parse_tokens(tokens, text)
+    except ParseError as error:
+        raise _syntax_problem(text, error) from None
+    except RecursionError:
+        raise SyntaxProblem("the text is nested too deeply", Place.whole(text)) from None
+    return ParsedExpression(text, root, tokens)
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of any text; raises SyntaxProblem."""
+    return _tokens(text)
+
+
+def apply_edits(text: str, start: int, end: int, edits: Iterable[tuple[int, int, str]]) -> str:
+    """text[start:end] with (start, end, replacement) edits, given as places in the whole text.
+
+    >>> apply_edits("a.x + a.y", 0, 9, [(0, 3, "`x`"), (6, 9, "`y`")])
+    '`x` + `y`'
+    """
+    pieces, done = [], start
+    for begin, stop, replacement in sorted(edits):
+        if start <= begin and stop <= end:
+            pieces += [text[done:begin], replacement]
+            done = stop
+    return "".join([*pieces, text[done:end]])
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        return list(_DIALECT.tokenize(text))
+    except TokenError as error:
+        raise SyntaxProblem(
+            "the text ends inside a quote or a comment", _unclosed_place(text)
+        ) from error
+
+
+def _parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
+    root = _ExpressionParser(dialect=_DIALECT).parse_into(exp.Condition, tokens, text)[0]
+    assert isinstance(root, exp.Expr)
+    return root
+
+
+def _tree(text: str) -> exp.Expr | None:
+    try:
+        return _parse_tokens(_tokens(text), text)
+    except (ParseError, SyntaxProblem):
+        return None
+
+
+def _is_name(token: Token) -> bool:
+    """Whether a parenthesis behind this token is its argument list."""
+    return token.token_type not in _NO_FUNCTIONS and bool(re.match(r"\w", token.text))
+
+
+_NO_FUNCTIONS = {
+    TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.IN, TokenType.BETWEEN, TokenType.LIKE,
+    TokenType.ILIKE, TokenType.RLIKE, TokenType.IS, TokenType.CASE, TokenType.WHEN, TokenType.THEN,
+    TokenType.ELSE, TokenType.END, TokenType.FROM, TokenType.FOR, TokenType.ALIAS, TokenType.DIV,
+    TokenType.NUMBER, TokenType.STRING, TokenType.ESCAPE, TokenType.OVER, TokenType.INTERVAL,
+    TokenType.DISTINCT, TokenType.WHERE, TokenType.FILTER,
+}  # fmt: skip
+
+
+def _syntax_problem(text: str, error: ParseError) -> SyntaxProblem:
+    found = error.errors[0] if error.errors else {}
+    word = found.get("highlight") or ""
+    line, column = found.get("line"), found.get("col")
+    if not line or not column:
+        return SyntaxProblem("this is not a Spark SQL expression", Place.whole(text))
+    begin = sum(len(row) + 1 for row in text.split("\n")[: line - 1])
+    end = min(begin + column, len(text))
+    start = max(begin, end - max(1, len(word)))
+    if "Required keyword" in (found.get("description") or ""):
+        message = f"something is missing beside {word!r}"
+    else:
+        message = f"{word!r} was not expected here"
+    return SyntaxProblem(message, Place(text, start, end))
+
+
+def _unclosed_place(text: str) -> Place:
+    """The first quote or comment that has no end."""
+    pattern = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|/\*.*?\*/|--[^\n]*", re.S)
+    rest = pattern.sub(lambda found: " " * len(found.group()), text)
+    start = next((i for i, c in enumerate(rest) if c in "'\"`"), -1)
+    start = start if start >= 0 else max(rest.find("/*"), 0)
+    return Place(text, start, len(text))

@@ -1,0 +1,102 @@
+"""`cep.udf`: vectorized user functions, for conditions that tie several variables together.
+
+A function is known to condition texts by its name, in the whole driver process. It gets one
+pandas Series per argument and gives as many values; it runs in the engine, in Python, so it is
+for what Spark SQL cannot say across rows. On one row a Spark UDF does the same before matching.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, overload
+
+from sqlglot.dialects.spark import Spark
+
+from spark_cep.errors import PatternError
+from spark_cep.expressions.types import name_of, parse_type
+from spark_cep.udfs.expressions import DOUBLE, Type
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A registered function. Calling it calls the Python function itself."""
+
+    name: str
+    function: Callable[..., Any]
+    returns: Type
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"cep.udf {self.name} returning {name_of(self.returns)}"
+
+
+_REGISTERED: dict[str, UserFunction] = {}
+_RESERVED = frozenset({"prev", "remote"})
+
+
+@overload
+def udf(
+    fn: Callable[..., Any], returns: str = "double", name: str | None = None
+) -> UserFunction: ...
+@overload
+def udf(
+    fn: None = None, returns: str = "double", name: str | None = None
+) -> Callable[[Callable[..., Any]], UserFunction]: ...
+def udf(
+    fn: Callable[..., Any] | None = None, returns: str = "double", name: str | None = None
+) -> UserFunction | Callable[[Callable[..., Any]], UserFunction]:
+    """Makes a vectorized Python function usable in conditions, by its name.
+
+    >>> @udf(returns="boolean")
+    ... def close_to(x, y):
+    ...     return abs(x - y) < 0.5
+    >>> close_to
+    cep.udf close_to returning BOOLEAN
+    """
+    if fn is None:
+        return lambda function: udf(function, returns, name)
+    if not callable(fn):
+        raise PatternError(
+            f"cep.udf takes a function, not {type(fn).__name__}",
+            hint='cep.udf(lambda x, y: x - y, returns="double", name="difference")',
+        )
+    made = UserFunction(_check_name(fn, name), fn, _check_type(returns))
+    _REGISTERED[made.name.casefold()] = made
+    return made
+
+
+def find_user_function(name: str) -> UserFunction | None:
+    return _REGISTERED.get(name.casefold())
+
+
+def _check_name(fn: Callable[..., Any], name: str | None) -> str:
+    name = name if name is not None else getattr(fn, "__name__", "")
+    if re.fullmatch(r"[^\W\d]\w*", name) is None:
+        raise PatternError(
+            f"{name!r} is no name for a function that conditions can call",
+            hint='give it one: cep.udf(fn, returns="double", name="distance")',
+        )
+    if name.upper() in Spark.Parser.FUNCTIONS or name.casefold() in _RESERVED:
+        raise PatternError(
+            f"{name} is a function of SQL already",
+            hint=f'call it something else: cep.udf(fn, name="my_{name}")',
+        )
+    return name
+
+
+def _check_type(returns: str) -> Type:
+    found = parse_type(returns) if isinstance(returns, str) else None
+    if found is None:
+        raise PatternError(
+            f"{returns!r} is no type that a cep.udf can return",
+            hint='return a plain value: "double", "boolean", "bigint", "string", "decimal(10,2)", '
+            '"timestamp"; for several values register several functions',
+        )
+    return found
+
+
+assert parse_type("double") == DOUBLE

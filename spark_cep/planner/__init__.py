@@ -1,0 +1,1 @@
+"""Decisions before a query runs: plan, matcher, buckets, time slices."""

@@ -1,0 +1,487 @@
+"""Choosing a plan: a pure function from facts to a choice that says why.
+
+A ladder of named rungs; the first that has an answer gives it. What was forced comes first, then
+what the pattern leaves no choice about, then what nothing is known of; the rest is decided by
+cost. Every plan that was not taken keeps its estimated cost and a reason. Whatever is chosen, the
+answer is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.planner.named_plans import build_named_plan, groups_of
+from spark_cep.udfs.costs import OperationCosts, measure_costs
+from spark_cep.udfs.planning.apam import plan_hybrid
+from spark_cep.udfs.planning.cost_model import (
+    BranchModel,
+    PlanCost,
+    PlanStep,
+    plan_cost,
+    plan_steps,
+)
+from spark_cep.udfs.planning.invariants import select_invariants
+from spark_cep.udfs.planning.planner import assemble_plan, format_plan, generate_plans, tree_cost
+from spark_cep.udfs.planning.shapes import left_deep_shape, slots_of
+from spark_cep.udfs.program import BranchPlan, Estimates, Plan, PlanKind, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.plans import PlanRequest
+    from spark_cep.udfs.planning.invariants import GeneratedPlan
+    from spark_cep.udfs.program import Adaptation, Branch, Condition, Strategy, Variable
+
+
+# Another kind than a chain is taken where it is expected to take less than this share of the
+# chain's time: what a join tree finds first has to be held, a chain holds a few blocks.
+CLEARLY_CHEAPER = 0.8
+# A chain that is expected to take less, in seconds a million rows, leaves nothing to save.
+NEGLIGIBLE_S = 0.01
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """`estimates`: what is known of the data, in numbers for `unit`; None: nothing. `source` says
+    in words where they come from, `notes` what else there is to say."""
+
+    variables: tuple[Variable, ...]
+    strategy: Strategy
+    wish: PlanRequest
+    branches: tuple[Branch, ...]
+    conditions: tuple[Condition, ...] = ()
+    estimates: Estimates | None = None
+    source: str = ""
+    unit: str = ""
+    notes: tuple[str, ...] = ()
+    costs: OperationCosts | None = None
+    in_batch: bool = True
+
+
+@dataclass(frozen=True)
+class RejectedPlan:
+    plan: str
+    shown: str
+    cost: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class PlanChoice:
+    """`order`: the variables of the first branch as they are bound, as far as that is known on
+    the driver. `cost`: expected pairs, per `unit`. `adapts`: whether workers may change it."""
+
+    plan: Plan
+    rung: str
+    reason: str
+    order: tuple[int, ...]
+    shown: str
+    cost: float | None = None
+    unit: str = ""
+    source: str = ""
+    seconds: float | None = None
+    rejected: tuple[RejectedPlan, ...] = ()
+    adapts: bool = False
+    estimates: Estimates | None = None
+    generated: tuple[GeneratedPlan, ...] = ()
+    costs: OperationCosts | None = None
+
+
+def choose_plan(facts: PlanFacts) -> PlanChoice:
+    """The plan for a pattern."""
+    table = _CandidatePlans(facts)
+    choice = next(found for rung in LADDER if (found := rung(table)) is not None)
+    reason = "; ".join((choice.reason, *facts.notes))
+    rejected = table.rejected(choice)
+    costs = table.costs if choice.adapts else None
+    return replace(
+        choice, reason=reason, rejected=rejected, estimates=facts.estimates, source=facts.source,
+        costs=costs,
+    )  # fmt: skip
+
+
+# ---- what there is to choose from --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlanCandidate:
+    """One way to run the pattern. `cost` None where nothing is known."""
+
+    plan: Plan
+    shown: str
+    cost: PlanCost | None
+    generated: tuple[GeneratedPlan, ...] = ()
+
+
+@dataclass
+class _CandidatePlans:
+    """The candidates of one choice, made when they are looked at."""
+
+    facts: PlanFacts
+    _made: dict[PlanKind, PlanCandidate] = field(default_factory=dict)
+
+    @cached_property
+    def models(self) -> list[BranchModel]:
+        facts = self.facts
+        return [BranchModel(b, facts.conditions, facts.variables) for b in facts.branches]
+
+    @cached_property
+    def costs(self) -> OperationCosts:
+        return self.facts.costs or measure_costs()
+
+    def candidate(self, kind: PlanKind) -> PlanCandidate:
+        if kind not in self._made:
+            self._made[kind] = self._make(kind)
+        return self._made[kind]
+
+    def _make(self, kind: PlanKind) -> PlanCandidate:
+        estimates = self.facts.estimates
+        if kind == "eager":
+            return self.fixed(Plan(kind, tuple(BranchPlan(_pattern_order(m)) for m in self.models)))
+        if kind == "hybrid":
+            return self._hybrid()
+        if estimates is None:
+            return self.fixed(Plan(kind))
+        if kind == "tree":
+            return PlanCandidate(Plan(kind), self.shown(Plan(kind)), self._tree_cost(estimates))
+        made = tuple(generate_plans(kind, self.models, estimates, self.costs))
+        plan = assemble_plan(kind, made)
+        return PlanCandidate(plan, self.shown(plan), _sum_costs([each.cost for each in made]), made)
+
+    def fixed(self, plan: Plan) -> PlanCandidate:
+        """A plan that was not generated, with its cost."""
+        estimates = self.facts.estimates
+        cost = None
+        if estimates is not None and plan.branches is not None:
+            shapes = zip(self.models, plan.branches, strict=True)
+            found = [
+                plan_cost(model, each.shape, estimates, self.costs)
+                for model, each in shapes
+                if each.shape is not None
+            ]
+            cost = _sum_costs(found)
+        return PlanCandidate(plan, self.shown(plan), cost)
+
+    def _hybrid(self) -> PlanCandidate:
+        wish, variables = self.facts.wish, self.facts.variables
+        estimates = self.facts.estimates or Estimates({})
+        groups = [
+            groups_of(wish, variables, model.branch) if wish.eager is not None else None
+            for model in self.models
+        ]
+        plans = [
+            plan_hybrid(model, estimates, self.costs, each)
+            for model, each in zip(self.models, groups, strict=True)
+        ]
+        return self.fixed(Plan("hybrid", tuple(plans)))
+
+    def _tree_cost(self, estimates: Estimates) -> PlanCost:
+        chains = [each.shape for each in self.candidate("lazy-chain").generated]
+        return tree_cost(self.models, chains, estimates, self.costs)
+
+    def shown(self, plan: Plan) -> str:
+        """How the plan of each branch is written, the first few of them."""
+        if plan.branches is None:
+            return plan.kind if plan.kind == "tree" else "own counts"
+        most = 3
+        texts = [
+            format_plan(branch_plan, model.names)
+            for model, branch_plan in zip(self.models[:most], plan.branches, strict=False)
+        ]
+        more = len(self.models) - most
+        return " or ".join(texts) + (f" or {more} more" if more > 0 else "")
+
+    def taken(
+        self, candidate: PlanCandidate, rung: str, reason: str, *, adapts: bool = False
+    ) -> PlanChoice:
+        cost = None if candidate.cost is None else candidate.cost.pairs
+        unit = "" if cost is None else self.facts.unit
+        return PlanChoice(
+            candidate.plan, rung, reason, self._order(candidate.plan), candidate.shown, cost, unit,
+            seconds=None if candidate.cost is None else candidate.cost.time,
+            adapts=adapts, generated=candidate.generated,
+        )  # fmt: skip
+
+    def _order(self, plan: Plan) -> tuple[int, ...]:
+        first = self.facts.branches[0]
+        shape = plan.branches[0].shape if plan.branches else None
+        slots = range(len(first.slots)) if shape is None else slots_of(shape)
+        return tuple(v for slot in slots for v in first.slots[slot].variables)
+
+    def rejected(self, choice: PlanChoice) -> tuple[RejectedPlan, ...]:
+        """The other kinds, fastest first, where there was something to compare."""
+        if choice.rung not in COMPARED_RUNGS or self.facts.estimates is None:
+            return ()
+        kinds: tuple[PlanKind, ...] = ("lazy-chain", "zstream", "tree", "eager", "hybrid")
+        others = [self.candidate(kind) for kind in kinds if kind != choice.plan.kind]
+        others.sort(key=lambda each: inf if each.cost is None else each.cost.time)
+        return tuple(
+            RejectedPlan(
+                each.plan.kind,
+                each.shown,
+                None if each.cost is None else each.cost.pairs,
+                self._why_not(each, choice),
+            )
+            for each in others
+        )
+
+    def _why_not(self, candidate: PlanCandidate, choice: PlanChoice) -> str:
+        kind = candidate.plan.kind
+        if kind == "hybrid" and choice.rung != "forced":
+            if self.facts.in_batch:
+                return "keeps partial matches ready for rows still to come; here all rows are there"
+            return "each bucket turns to it while its own counts say that keeping pays"
+        slower = self._slower(candidate, choice)
+        if choice.rung == "forced":
+            return f"not asked for, {slower}"
+        if candidate.shown == choice.shown:
+            return "the same order"
+        if kind == "tree":
+            is_faster = candidate.cost is not None and candidate.cost.time < (choice.seconds or 0.0)
+            why = "windows differ, but there is hardly any work to save"
+            return why if is_faster else f"looks into every scope for each partial match, {slower}"
+        return f"holds what it joins first, {slower}" if kind == "zstream" else slower
+
+    def _slower(self, candidate: PlanCandidate, choice: PlanChoice) -> str:
+        assert candidate.cost is not None
+        if not choice.seconds:
+            return "and hardly any work is expected"
+        times = candidate.cost.time / choice.seconds
+        return f"expected to take {_format_times(times)} times as long"
+
+
+def _format_share(share: float) -> str:
+    """
+    >>> _format_share(0.0004), _format_share(0.42)
+    ('less than 1%', '42%')
+    """
+    return f"{share:.0%}" if round(100 * share) else "less than 1%"
+
+
+def _format_times(times: float) -> str:
+    """
+    >>> _format_times(1.004), _format_times(3.56), _format_times(1234.4)
+    ('1', '3.6', '1,234')
+    """
+    return f"{times:,.0f}" if times >= 10 else f"{times:.2g}"
+
+
+def _pattern_order(model: BranchModel) -> Shape:
+    return left_deep_shape(range(model.size))
+
+
+def _sum_costs(costs: Sequence[PlanCost]) -> PlanCost:
+    total = PlanCost(0.0, 0.0, 0.0)
+    for cost in costs:
+        total = total + cost
+    return total
+
+
+# ---- the ladder --------------------------------------------------------------------------------
+
+
+def _choose_runs(table: _CandidatePlans) -> PlanChoice | None:
+    """The other strategies take rows as they come."""
+    if table.facts.strategy == "any":
+        return None
+    words = {"next": "skip till next match", "strict": "strict"}[table.facts.strategy]
+    reason = f"under {words} a run takes rows as they come, in the order of the pattern"
+    if table.facts.wish.kind not in {"auto", "eager"}:
+        reason += ", whatever plan= says"
+    eager = replace(table.candidate("eager"), cost=None)
+    return table.taken(eager, "strategy", reason)
+
+
+def _choose_named(table: _CandidatePlans) -> PlanChoice | None:
+    """A plan that names its variables."""
+    facts = table.facts
+    if facts.wish.eager is not None:
+        return table.taken(table.candidate("hybrid"), "forced", "forced by plan=")
+    plan = build_named_plan(facts.wish, facts.variables, facts.branches)
+    if plan is None:
+        return None
+    return table.taken(table.fixed(plan), "forced", "forced by plan=")
+
+
+def _choose_single(table: _CandidatePlans) -> PlanChoice | None:
+    if any(model.size > 1 for model in table.models):
+        return None
+    return table.taken(table.candidate("eager"), "one variable", "one variable has one order")
+
+
+def _choose_kind(table: _CandidatePlans) -> PlanChoice | None:
+    """A kind of plan, its shape by cost."""
+    kind = table.facts.wish.kind
+    if kind == "auto":
+        return None
+    reason = f"plan={kind!r}, {_describe_shape(table, kind)}"
+    return table.taken(table.candidate(kind), "forced", reason, adapts=kind in ADAPTING_KINDS)
+
+
+def _describe_shape(table: _CandidatePlans, kind: PlanKind) -> str:
+    if kind == "eager":
+        return "the order of the pattern"
+    if kind == "tree":
+        return "each partial match chooses for itself"
+    if table.facts.estimates is None:
+        return "candidates are counted in each bucket"
+    return f"the cheapest by {table.facts.source}"
+
+
+def _choose_by_bucket(table: _CandidatePlans) -> PlanChoice | None:
+    """Nothing is known before the data is there; then each bucket knows its counts."""
+    if table.facts.estimates is not None:
+        return None
+    reason = "nothing is known of the data: each bucket counts its candidates, the fewest first"
+    return table.taken(table.candidate("lazy-chain"), "no statistics", reason, adapts=True)
+
+
+def _choose_tree(table: _CandidatePlans) -> PlanChoice | None:
+    """No order is good everywhere."""
+    estimates = table.facts.estimates
+    one, tree = table.candidate("lazy-chain").cost, table.candidate("tree").cost
+    if estimates is None or one is None or tree is None or one.time < NEGLIGIBLE_S:
+        return None
+    if not tree.time < CLEARLY_CHEAPER * one.time:
+        return None
+    reason = (
+        f"what is rare changes from key to key or with time: by {table.facts.source}, beginning "
+        f"where each window has fewest events takes "
+        f"{_format_share(tree.time / one.time)} of the best "
+        "chain's time"
+    )
+    return table.taken(table.candidate("tree"), "rare changes", reason)
+
+
+def _choose_cheapest(table: _CandidatePlans) -> PlanChoice | None:
+    one, tree = table.candidate("lazy-chain"), table.candidate("zstream")
+    assert one.cost is not None
+    assert tree.cost is not None
+    source = table.facts.source
+    if tree.cost.time < CLEARLY_CHEAPER * one.cost.time:
+        share = tree.cost.time / one.cost.time
+        reason = f"joins take {share:.0%} of the best chain's time, by {source}"
+        return table.taken(tree, "cheapest", reason, adapts=True)
+    return table.taken(one, "cheapest", f"fewest partial matches, by {source}", adapts=True)
+
+
+LADDER: tuple[Callable[[_CandidatePlans], PlanChoice | None], ...] = (
+    _choose_runs,
+    _choose_named,
+    _choose_single,
+    _choose_kind,
+    _choose_by_bucket,
+    _choose_tree,
+    _choose_cheapest,
+)
+COMPARED_RUNGS = frozenset({"rare changes", "cheapest", "forced"})
+ADAPTING_KINDS = frozenset({"lazy-chain", "zstream"})
+
+
+# --------------------------------------------------------------------------------------------------
+# What a choice expects, as plain data for `explain`: statistics, each plan's joins with their
+# pairs and partial matches, the invariants that hold as long as the plan is the best.
+# --------------------------------------------------------------------------------------------------
+
+
+# Plans that no worker changes.
+_WHY_NOT = {
+    "tree": "each partial match chooses for itself",
+    "eager": "eager keeps the order of the pattern",
+    "hybrid": "a hybrid plan keeps its groups",
+}
+
+
+def describe_costs(
+    compiled: CompiledPattern, choice: PlanChoice, adaptation: Adaptation
+) -> dict[str, Any]:
+    """The part of a plan's facts that is about its cost."""
+    models = [BranchModel(b, compiled.conditions, compiled.variables) for b in compiled.branches]
+    return {
+        "statistics": _statistics(compiled, choice),
+        "branches": [_branch(compiled, choice, number, m) for number, m in enumerate(models)],
+        "invariants": list(_invariants(choice, adaptation, models)),
+        "adaptation": _adaptation(choice, adaptation),
+    }
+
+
+def _statistics(compiled: CompiledPattern, choice: PlanChoice) -> dict[str, Any] | None:
+    known = choice.estimates
+    if known is None:
+        return None
+    names = [each.name for each in compiled.variables]
+    return {
+        "source": choice.source,
+        "unit": choice.unit,
+        "rates": {names[v]: rate for v, rate in sorted(known.rates.items())},
+        "selectivities": [
+            {"condition": each.text, "selectivity": known.selectivities.get(place)}
+            for place, each in enumerate(compiled.conditions)
+        ],
+        "windows": known.windows,
+    }
+
+
+def _branch(
+    compiled: CompiledPattern, choice: PlanChoice, number: int, model: BranchModel
+) -> dict[str, Any]:
+    plan = choice.plan.branches[number] if choice.plan.branches is not None else None
+    shape = None if plan is None else plan.shape
+    nodes: Sequence[PlanStep] = ()
+    if shape is not None and choice.estimates is not None:
+        nodes = plan_steps(model, shape, choice.estimates)
+    return {
+        "variables": list(model.names),
+        "shape": None if shape is None else _shape_names(shape, model.names),
+        "eager": [model.names[slot] for slot in (() if plan is None else plan.eager)],
+        "nodes": [_node(compiled, number, model, node) for node in nodes],
+    }
+
+
+def _node(
+    compiled: CompiledPattern, number: int, model: BranchModel, node: PlanStep
+) -> dict[str, Any]:
+    return {
+        "binds": [model.names[slot] for slot in node.binds],
+        "key": f"{number}:{','.join(map(str, sorted(node.slots)))}",
+        "pairs": node.pairs,
+        "partials": node.partials,
+        "conditions": [compiled.conditions[place].text for place in node.conditions],
+    }
+
+
+def _shape_names(shape: Shape, names: Sequence[str]) -> Any:
+    if isinstance(shape, int):
+        return names[shape]
+    return [_shape_names(shape[0], names), _shape_names(shape[1], names)]
+
+
+def _invariants(
+    choice: PlanChoice, adaptation: Adaptation, models: Sequence[BranchModel]
+) -> Iterator[str]:
+    if adaptation.kind != "invariants" or choice.estimates is None:
+        return
+    for generated, model in zip(choice.generated, models, strict=False):
+        for each in select_invariants(generated, adaptation.k, choice.estimates):
+            yield each.text(model.names)
+
+
+def _adaptation(choice: PlanChoice, adaptation: Adaptation) -> str:
+    if not choice.adapts:
+        return "no: " + {
+            "strategy": "runs follow the pattern",
+            "one variable": "there is one order",
+        }.get(choice.rung, _WHY_NOT.get(choice.plan.kind, "the order was forced"))
+    return {
+        "off": 'no: adapt="off"',
+        "always": "always: the plan is made anew before each chunk of a bucket",
+        "threshold": f"threshold, {adaptation.threshold:.0%}: the plan is made anew when a rate or "
+        "a selectivity has changed by more",
+        "invariants": f"invariants, k={adaptation.k or 'all'}, distance={adaptation.distance}: the "
+        "plan is made anew when a comparison that led to it fails",
+    }[adaptation.kind]

@@ -1,0 +1,126 @@
+"""What the user says of the data, as the planner takes it: checked, by variable and condition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_cep.errors import PlanError
+from spark_cep.udfs.program import Estimates
+
+if TYPE_CHECKING:
+    from spark_cep.planner.choice import PlanFacts
+    from spark_cep.statistics import Statistics
+    from spark_cep.udfs.program import Condition, Variable
+
+
+# What a rate of 0 counts as, of the smallest that is not.
+_ZERO_RATE_SHARE = 1e-3
+
+
+def check_statistics(statistics: Statistics, variables: Sequence[Variable]) -> None:
+    """Rates and selectivities are of variables that the pattern has; with rates, every positive
+    variable has one."""
+    names = {each.name.casefold() for each in variables}
+    pattern = f"the pattern's variables are {', '.join(each.name for each in variables)}"
+    for name in statistics.rates:
+        if name.casefold() not in names:
+            raise PlanError(
+                f"statistics give a rate for {name!r}, which the pattern does not have",
+                hint=pattern,
+            )
+    for name in (name for pair in statistics.selectivities for name in pair):
+        if name.casefold() not in names:
+            raise PlanError(
+                f"statistics give a selectivity for {name!r}, which the pattern does not have",
+                hint=pattern,
+            )
+    _check_unique(statistics)
+    given = {name.casefold() for name in statistics.rates}
+    positive = [each.name for each in variables if not each.negated]
+    missing = [name for name in positive if name.casefold() not in given]
+    if given and missing:
+        raise PlanError(
+            f"statistics give no rate for {', '.join(map(repr, missing))}",
+            hint="give a rate for every positive variable, or leave rates out",
+        )
+
+
+def _check_unique(statistics: Statistics) -> None:
+    """Names are the same whatever their case, pairs whatever their order."""
+    rates = Counter(name.casefold() for name in statistics.rates)
+    pairs = Counter(
+        tuple(sorted({name.casefold() for name in pair})) for pair in statistics.selectivities
+    )
+    for name in (name for name, count in rates.items() if count > 1):
+        raise PlanError(f"statistics give two rates for {name!r}", hint="leave one of them out")
+    for pair in (pair for pair, count in pairs.items() if count > 1):
+        raise PlanError(
+            f"statistics give two selectivities for {' and '.join(map(repr, pair))}",
+            hint="a pair has one, in either order",
+        )
+
+
+def with_statistics(facts: PlanFacts, statistics: Statistics) -> PlanFacts:
+    """The facts with what the user said in place of what was sampled."""
+    known = facts.estimates or Estimates({})
+    pairs = {
+        frozenset(_ids(pair, facts.variables)): float(share)
+        for pair, share in statistics.selectivities.items()
+    }
+    # Where the engine tests a variable against itself, as with prev, that is what is meant.
+    tested = {condition.variables for condition in facts.conditions}
+    alone = {
+        v: s for pair, s in pairs.items() if len(pair) == 1 and pair not in tested for v in pair
+    }
+    selectivities = {**known.selectivities, **dict(_by_condition(facts.conditions, pairs))}
+    estimates = replace(known, selectivities=selectivities)
+    source, unit = facts.source, facts.unit
+    if statistics.rates:
+        ids = {each.name.casefold(): number for number, each in enumerate(facts.variables)}
+        given = {ids[name.casefold()]: float(r) for name, r in statistics.rates.items()}
+        estimates = replace(estimates, rates=_scale_rates(given, alone), windows=1.0, places=())
+        source, unit = "the rates given", "a window"
+    elif alone:
+        estimates = replace(estimates, rates=_scale_rates(estimates.rates, alone))
+    notes = (*facts.notes, *_unused_notes(facts, pairs))
+    # Rates order variables by their proportions, and zeros have none.
+    is_known = any(estimates.rates.values())
+    if statistics.rates and not is_known:
+        notes = (*notes, "every rate given is 0, which tells no variable from another")
+    return replace(
+        facts, estimates=estimates if is_known else None, source=source, unit=unit, notes=notes
+    )
+
+
+def _scale_rates(rates: Mapping[int, float], alone: Mapping[int, float]) -> dict[int, float]:
+    """The rates of the candidates that count. One of 0 would make every plan that begins with it
+    free, whatever follows; so it is far below the others instead."""
+    shared = {v: rate * alone.get(v, 1.0) for v, rate in rates.items()}
+    least = min((rate for rate in shared.values() if rate), default=0.0) * _ZERO_RATE_SHARE
+    return {v: rate or least for v, rate in shared.items()}
+
+
+def _ids(names: Sequence[str], variables: Sequence[Variable]) -> Iterator[int]:
+    ids = {each.name.casefold(): number for number, each in enumerate(variables)}
+    return (ids[name.casefold()] for name in names)
+
+
+def _by_condition(
+    conditions: Sequence[Condition], pairs: Mapping[frozenset[int], float]
+) -> Iterator[tuple[int, float]]:
+    """Several conditions between one pair share its selectivity."""
+    for pair, share in pairs.items():
+        places = [place for place, each in enumerate(conditions) if each.variables == pair]
+        for place in places:
+            yield place, share ** (1 / len(places))
+
+
+def _unused_notes(facts: PlanFacts, pairs: Mapping[frozenset[int], float]) -> Iterator[str]:
+    tied = [condition.variables for condition in facts.conditions]
+    for pair in pairs:
+        if len(pair) > 1 and pair not in tied:
+            names = " and ".join(facts.variables[v].name for v in sorted(pair))
+            yield f"the engine tests no condition between {names}: their selectivity is not used"

@@ -1,0 +1,1 @@
+"""Row patterns (MATCH_RECOGNIZE): from PATTERN, DEFINE and MEASURES to a compiled pattern."""

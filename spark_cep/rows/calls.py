@@ -1,0 +1,314 @@
+"""The calls that mean something to a row pattern: navigation, CLASSIFIER, MATCH_NUMBER, aggregates.
+
+They are found in the tree of an expression, and held against the standard's rules for what may
+stand in what:
+
+    PREV, NEXT    outside, around an expression or around one FIRST or LAST
+    FIRST, LAST   around an expression over columns and CLASSIFIER
+    aggregates    around expressions over columns, CLASSIFIER and MATCH_NUMBER
+    RUNNING, FINAL  in front of FIRST, LAST and aggregates; FINAL not in DEFINE
+
+`RUNNING` and `FINAL` are taken out of the text before it is parsed (blanks keep every place), for
+no general parser knows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot import TokenType, exp
+
+from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS
+from spark_cep.expressions.problems import Excerpt, Place, Problems
+from spark_cep.expressions.syntax import ParsedExpression, parse_expression, tokenize
+
+if TYPE_CHECKING:
+    from sqlglot import Token
+
+
+CallKind = Literal["physical", "logical", "classifier", "number", "aggregate"]
+_KINDS: Mapping[str, CallKind] = {
+    "prev": "physical",
+    "next": "physical",
+    **dict.fromkeys(NAVIGATIONS, "logical"),
+    "classifier": "classifier",
+    "match_number": "number",
+    **dict.fromkeys(AGGREGATES, "aggregate"),
+}
+_NODES: Mapping[type[exp.Expr], str] = {
+    exp.First: "first",
+    exp.Last: "last",
+    exp.Count: "count",
+    exp.Sum: "sum",
+    exp.Avg: "avg",
+    exp.Min: "min",
+    exp.Max: "max",
+}
+_SEMANTICS = {"RUNNING", "FINAL"}
+SEMANTICS_HINT = "it stands in front of FIRST, LAST and aggregates: FINAL LAST(b.price)"
+
+
+@dataclass(frozen=True)
+class RowCall:
+    """One call. `start` and `end` are its characters, with RUNNING or FINAL in front of it.
+
+    `final` None: neither stands there. `offset`: the second argument of a navigation, or its
+    default. `inside`: the next call around it.
+    """
+
+    node: exp.Expr
+    name: str
+    kind: CallKind
+    start: int
+    end: int
+    arguments: tuple[exp.Expr, ...]
+    offset: int = 0
+    distinct: bool = False
+    final: bool | None = None
+    inside: RowCall | None = None
+
+    def around(self) -> list[RowCall]:
+        """The calls around it, from the inside out."""
+        return [] if self.inside is None else [self.inside, *self.inside.around()]
+
+
+@dataclass(frozen=True)
+class RowCalls:
+    """The calls of a text. `around`: by node id, the innermost call around it (or that it is)."""
+
+    parsed: ParsedExpression
+    calls: Mapping[int, RowCall]
+    around: Mapping[int, RowCall | None]
+
+    def at(self, node: exp.Expr) -> RowCall | None:
+        return self.calls.get(id(node))
+
+    def below(self, node: exp.Expr) -> list[RowCall]:
+        return [self.calls[id(each)] for each in node.walk() if id(each) in self.calls]
+
+
+def parse_calls(text: str, problems: Problems, *, in_define: bool) -> RowCalls:
+    """Parses the text; raises SyntaxProblem. Calls that break a rule become problems."""
+    tokens = tokenize(text)
+    semantics = _semantics(text, tokens)
+    blank = text
+    for start, end, _ in semantics.values():
+        blank = blank[:start] + " " * (end - start) + blank[end:]
+    parsed = parse_expression(Excerpt.altered(blank, text))
+    return _CallFinder(parsed, semantics, problems, in_define=in_define).run()
+
+
+def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, bool]]:
+    """By the start of the function's name: where the word in front of it is, and whether it is
+    FINAL."""
+    found = {}
+    for word, name, bracket in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        spelled = text[word.start : word.end + 1].upper()
+        is_call = bracket.token_type == TokenType.L_PAREN and re.match(r"\w", name.text)
+        if spelled in _SEMANTICS and is_call:
+            found[name.start] = (word.start, word.end + 1, spelled == "FINAL")
+    return found
+
+
+def call_kind_of(node: exp.Expr) -> tuple[str, CallKind] | None:
+    """The name of the call that a node is, and its kind."""
+    name = _NODES.get(type(node))
+    if name is None and isinstance(node, exp.Anonymous):
+        name = node.name.lower()
+    kind = _KINDS.get(name) if name is not None else None
+    return None if name is None or kind is None else (name, kind)
+
+
+class _CallFinder:
+    def __init__(
+        self,
+        parsed: ParsedExpression,
+        semantics: Mapping[int, tuple[int, int, bool]],
+        problems: Problems,
+        *,
+        in_define: bool,
+    ) -> None:
+        self._parsed = parsed
+        self._semantics = dict(semantics)
+        self._problems = problems
+        self._in_define = in_define
+
+    def run(self) -> RowCalls:
+        calls: dict[int, RowCall] = {}
+        around: dict[int, RowCall | None] = {}
+        # Breadth first: a node's parent comes before it.
+        for node in self._parsed.root.walk():
+            inside = around.get(id(node.parent)) if node is not self._parsed.root else None
+            known = call_kind_of(node)
+            if known is not None:
+                call = self._call(node, *known, inside)
+                self._check_place(call)
+                calls[id(node)] = inside = call
+            around[id(node)] = inside
+        for start, end, _ in self._semantics.values():
+            place = Place(self._parsed.text, start, end)
+            shown = place.outermost()
+            self._problems.add(
+                f"{shown.text[shown.start : shown.end].upper()} has no place here",
+                place,
+                hint=SEMANTICS_HINT,
+            )
+        return RowCalls(self._parsed, calls, around)
+
+    def _call(self, node: exp.Expr, name: str, kind: CallKind, inside: RowCall | None) -> RowCall:
+        start, end = self._parsed.span(node)
+        semantics = None
+        if kind in {"logical", "aggregate"}:
+            semantics = self._semantics.pop(start, None)
+        if semantics is not None:
+            start = semantics[0]
+        arguments, distinct = self._arguments(node)
+        offset = 0
+        if kind in {"physical", "logical"}:
+            offset = self._offset(node, 1 if kind == "physical" else 0)
+            arguments = arguments[:1]
+        self._check_count(node, name, kind, arguments)
+        final = None if semantics is None else semantics[2]
+        if final and self._in_define:
+            self._problems.add(
+                "FINAL has no place in DEFINE",
+                Place(self._parsed.text, start, end),
+                hint="while rows are matched only the rows so far are known: drop FINAL",
+            )
+        return RowCall(node, name, kind, start, end, arguments, offset, distinct, final, inside)
+
+    def _arguments(self, node: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool]:
+        given = [] if isinstance(node, exp.Anonymous) else [node.this]
+        given = [each for each in [*given, *node.expressions] if each is not None]
+        if len(given) == 1 and isinstance(given[0], exp.Distinct):
+            return tuple(given[0].expressions), True
+        return tuple(given), False
+
+    # ---- arguments -----------------------------------------------------------------------------
+
+    def _offset(self, node: exp.Expr, default: int) -> int:
+        """Read from the tokens: the tree of FIRST and LAST does not keep it."""
+        places = self._argument_places(node)
+        name = self._spelled(node)
+        if len(places) > 2:
+            self._problems.add(
+                f"{name} takes an expression and a number of rows",
+                self._parsed.place(node),
+                hint=f"write {name}(price, 2)",
+            )
+        if len(places) < 2:
+            return default
+        place = places[1]
+        text = self._parsed.text[place.start : place.end]
+        if not re.fullmatch(r"\d{1,9}", text):
+            self._problems.add(
+                f"{name}: {text} is no number of rows",
+                place,
+                hint=f"write a whole number, 0 or larger: {name}(price, 2)",
+            )
+            return default
+        return int(text)
+
+    def _argument_places(self, node: exp.Expr) -> list[Place]:
+        first, last = self._parsed.tokens_of(node)
+        tokens = self._parsed.tokens
+        found: list[Place] = []
+        depth, start, end = 0, None, 0
+        for token in tokens[first : last + 1]:
+            opens = token.token_type in {TokenType.L_PAREN, TokenType.L_BRACKET}
+            closes = token.token_type in {TokenType.R_PAREN, TokenType.R_BRACKET}
+            depth += opens
+            if depth == 1 and (token.token_type == TokenType.COMMA or closes):
+                if start is not None:
+                    found.append(Place(self._parsed.text, start, end))
+                start = None
+            elif start is None and not (depth == 1 and opens) and depth:
+                start = token.start
+            end = token.end + 1
+            depth -= closes
+        if start is None and len(found) == 1 and self._ends_in_comma(tokens[first : last + 1]):
+            self._add(node, f"an argument of {self._spelled(node)} is missing", None)
+        return found
+
+    def _ends_in_comma(self, tokens: Sequence[Token]) -> bool:
+        return len(tokens) > 1 and tokens[-2].token_type == TokenType.COMMA
+
+    def _check_count(
+        self, node: exp.Expr, name: str, kind: CallKind, arguments: Sequence[exp.Expr]
+    ) -> None:
+        spelled, count = self._spelled(node), len(arguments)
+        if kind == "number" and count:
+            self._add(node, f"{spelled} takes nothing", f"write {spelled}()")
+        elif kind == "classifier" and count > 1:
+            self._add(node, f"{spelled} takes at most one variable", f"write {spelled}(a)")
+        elif kind in {"physical", "logical"} and not count:
+            self._add(node, f"{spelled} takes an expression", f"write {spelled}(price)")
+        elif kind == "aggregate":
+            least, most = AGGREGATES[name].arguments
+            if count < least or (most is not None and count > most):
+                wanted = "one expression" if least == 1 else f"{least} expressions"
+                self._add(node, f"{spelled} takes {wanted}", None)
+
+    # ---- what stands in what ---------------------------------------------------------------------
+
+    def _check_place(self, call: RowCall) -> None:
+        if call.inside is None or call.kind == "classifier":
+            return
+        outer, name = call.inside, self._spelled(call.node)
+        outside = self._spelled(outer.node)
+        if outer.kind in {"classifier", "number"}:
+            return
+        if call.kind == "aggregate":
+            self._add(
+                call.node,
+                f"{outside} takes no aggregate, and {name} is one",
+                "aggregates cannot be nested; they take columns of the rows"
+                if outer.kind == "aggregate"
+                else f"navigation reads columns of one row; use {name}(...) by itself",
+            )
+        elif outer.kind == "aggregate" and call.kind != "number":
+            self._add(
+                call.node,
+                f"{name} cannot stand inside {outside}",
+                f"an aggregate goes through rows by itself: {outside}(b.price)",
+            )
+        elif call.kind == "number" and outer.kind != "aggregate":
+            self._add(
+                call.node,
+                f"{name}() cannot stand inside {outside}",
+                "it is the same for all rows of a match: use it outside",
+            )
+        elif call.kind == "physical":
+            self._add(
+                call.node,
+                f"{name} cannot stand inside {outside}",
+                f"{name} stands outside: {name}(LAST(b.price), 2)"
+                if outer.kind == "logical"
+                else f"add the numbers of rows: {name}(price, 2)",
+            )
+        elif call.kind == "logical" and not self._is_direct(call, outer):
+            self._add(
+                call.node,
+                f"{name} cannot stand {'inside' if outer.kind == 'logical' else 'here in'} "
+                f"{outside}",
+                f"{outside} takes one FIRST or LAST and nothing beside it: "
+                f"{outside}(LAST(b.price, 1), 2)"
+                if outer.kind == "physical"
+                else "write one of them, with a number of rows: LAST(b.price, 1)",
+            )
+
+    def _is_direct(self, call: RowCall, outer: RowCall) -> bool:
+        """Whether FIRST or LAST is all that PREV or NEXT stands around."""
+        if outer.kind != "physical" or not outer.arguments:
+            return False
+        return outer.arguments[0].unnest() is call.node
+
+    def _spelled(self, node: exp.Expr) -> str:
+        first, _ = self._parsed.tokens_of(node)
+        return self._parsed.tokens[first].text.upper()
+
+    def _add(self, node: exp.Expr, message: str, hint: str | None) -> None:
+        self._problems.add(message, self._parsed.place(node), hint=hint)

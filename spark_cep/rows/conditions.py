@@ -1,0 +1,280 @@
+"""From a condition of DEFINE to a typed tree for the engine.
+
+    over the row under test only   Spark computes it, as one shipped column
+    over one other row             the same, read there, if it is NULL where there is no such row
+    across rows                    the engine's operations, where they are exactly Spark's
+    across PREV, NEXT and the row  else Spark, with lag and lead (neighbours.py)
+    else                           refused: a condition decides which rows are taken, so it
+                                   cannot wait for Spark
+
+What Spark computes it computes on every row. Guards beside it in the text are kept, so an error
+that they keep asleep stays asleep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from spark_cep.expressions import aggregates
+from spark_cep.expressions.aggregates import AGGREGATES, AggregateRule
+from spark_cep.expressions.conditions import Guards, RowPart, TypeMismatch, is_column, row_part
+from spark_cep.expressions.names import Reference, quote_name
+from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOperand
+from spark_cep.expressions.types import aggregate_type, name_of
+from spark_cep.rows.conjuncts import CALL_MARKERS, TimeDifference, difference_of, neighbour_sql
+from spark_cep.rows.leaves import LabelTranslation, RowAggregate, RowPresence
+from spark_cep.rows.texts import CURRENT_ROW, RowPosition
+from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, Expression, Type
+from spark_cep.udfs.row_program import MatchNumber
+
+if TYPE_CHECKING:
+    from spark_cep.rows import calls
+
+
+# NULL wherever an operand is.
+_STRICT = (
+    exp.Column, exp.Identifier, exp.Dot, exp.Literal, exp.Paren, exp.Neg, exp.Abs, exp.Add,
+    exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT,
+    exp.GTE, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Boolean, exp.Not,
+)  # fmt: skip
+
+
+class ConditionTranslation(LabelTranslation):
+    """Translates one condition of DEFINE."""
+
+    def build(self, node: exp.Expr, guards: Guards) -> Expression:
+        call = self._text.calls.at(node)
+        if call is not None:
+            return self._call(call)
+        part = row_part(self.conjunct, node)
+        if part is not None:
+            return self._over_one_row(part, guards)
+        if not self.conjunct.names_anything(node):
+            return self.fixed(node)
+        if self._is_of_label(node):
+            return self._of_label(node)
+        try:
+            return self.by_rule(node, guards)
+        except InexactError:
+            found = self._without_rule(node, guards)
+            if found is None:
+                raise
+            return found
+
+    def _without_rule(self, node: exp.Expr, guards: Guards) -> Expression | None:
+        """What the engine has no operation for, and need not have one."""
+        row = self._one_row(node)
+        if row is not None:
+            return self._or_of_nulls(self._navigated(node, row), guards)
+        difference = difference_of(node)
+        if difference is not None:
+            found = self._difference(difference)
+            if found is not None:
+                return found
+        over = self._around.over
+        text = None if over is None else neighbour_sql(self.conjunct, node, over)
+        if text is None:
+            return None
+        guarded = RowPart(node, 0, text).guarded(guards)
+        return RowOperand(0, guarded, self._type(text, node), may_fail=True)
+
+    def _difference(self, difference: TimeDifference) -> Expression | None:
+        later, earlier = (
+            self._numbered(each, difference) for each in (difference.later, difference.earlier)
+        )
+        if later is None or earlier is None:
+            return None
+        found = Call("-", (later, earlier), later.type)
+        if difference.unit is None:
+            return found
+        return Call("div", (found, Constant(difference.unit, BIGINT)), BIGINT)
+
+    def _numbered(self, node: exp.Expr, difference: TimeDifference) -> Expression | None:
+        """A side as a number, if it is about one row."""
+        part = row_part(self.conjunct, node)
+        row = self._one_row(node) if part is None else part.variable
+        if row is None:
+            return None
+        part = self._navigated(node, row) if part is None else part
+        number = RowPart(node, row, difference.number.format(part.text))
+        if all(isinstance(each, _STRICT) or self._text.calls.at(each) for each in node.walk()):
+            return self._hoisted(number, ())
+        return self._or_of_nulls(number, (), difference.number)
+
+    # ---- one row -------------------------------------------------------------------------------
+
+    def _over_one_row(self, part: RowPart, guards: Guards) -> Expression:
+        """A row that may not be there gives NULL for what Spark computed on it, which is right
+        only where NULLs give NULL."""
+        row = self.conjunct.rows[part.variable]
+        if row.anchor in {"current", "each"} and not row.shift:
+            return self._hoisted(part, guards)
+        if all(isinstance(each, _STRICT) for each in part.node.walk()):
+            return self._hoisted(part, guards)
+        try:
+            return self.by_rule(part.node, guards)
+        except InexactError:
+            return self._or_of_nulls(part, guards)
+
+    def _hoisted(self, part: RowPart, guards: Guards) -> RowOperand:
+        if is_column(self.conjunct, part.node):
+            return RowOperand(part.variable, part.text, self._type(part.text, part.node))
+        text = self._around.guarding.at(self.conjunct.rows[part.variable], part.guarded(guards))
+        return RowOperand(part.variable, text, self._type(part.text, part.node), may_fail=True)
+
+    def _or_of_nulls(self, part: RowPart, guards: Guards, form: str = "{}") -> Expression:
+        """Where there is no such row: what Spark makes of NULLs. It is computed as a column if it
+        is no constant that can be known now. `form`: what was made of the node's text."""
+        there = self._hoisted(part, guards)
+        row = self.conjunct.rows[part.variable]
+        if row == CURRENT_ROW:
+            return there
+        text = form.format(self._over_row(part.node, _null_of_column))
+        try:
+            known = self.conversion.constant(text)
+        except ValueError:
+            known = None
+        if known is not None and known.value is None:
+            return there
+        nothing: Expression = RowOperand(0, text, there.type)
+        if known is not None:
+            nothing = self.conversion.to(ConstantOperand(known, text), there.type)
+        return Call("if", (RowPresence(row), there, nothing), there.type)
+
+    def _one_row(self, node: exp.Expr) -> int | None:
+        """The only row that a node is about whose calls all navigate to it."""
+        numbers = self.conjunct.named(node) - CALL_MARKERS
+        below = self._text.calls.below(node)
+        is_plain = all(each.kind in {"physical", "logical"} for each in below)
+        return next(iter(numbers)) if is_plain and len(numbers) == 1 else None
+
+    def _navigated(self, node: exp.Expr, row: int) -> RowPart:
+        """upper(PREV(kind)) as upper(kind), to be read at the row before."""
+        return RowPart(node, row, self._over_row(node, lambda each: each.edit()[2]))
+
+    def _over_row(self, node: exp.Expr, column: Callable[[Reference], str]) -> str:
+        """The node's text over one row, without the navigation to it."""
+        parsed = self.conjunct.parsed
+        start, end = parsed.span(node)
+        edits = [
+            (each.start, each.end, column(each))
+            for each in self.conjunct.references
+            if start <= each.start < end
+        ]
+        for call in self._text.calls.below(node):
+            opens, closes = parsed.span(call.arguments[0])
+            inner = self._text.calls.at(call.arguments[0])
+            opens = opens if inner is None else inner.start
+            edits += [(call.start, opens, "("), (closes, call.end, ")")]
+        return parsed.cut(node, edits)
+
+    # ---- calls ---------------------------------------------------------------------------------
+
+    def _call(self, call: calls.RowCall) -> Expression:
+        if call.kind == "number":
+            return MatchNumber(BIGINT)
+        if call.kind == "classifier":
+            return self._label(call)
+        if call.kind == "aggregate":
+            return self._aggregate(call)
+        return self._navigation(call)
+
+    def _navigation(self, call: calls.RowCall) -> Expression:
+        argument = call.arguments[0]
+        inner = self._text.calls.at(argument.unnest())
+        if inner is not None:
+            return self._call(inner)
+        part = row_part(self.conjunct, argument)
+        if part is not None:
+            return self._hoisted(part, ())
+        value = self.build(argument, ())
+        row = self._row(argument)
+        if row == CURRENT_ROW:
+            return value
+        nothing = Constant(None, value.type)
+        return Call("if", (RowPresence(row), value, nothing), value.type)
+
+    def _row(self, argument: exp.Expr) -> RowPosition:
+        """The row that an argument of a navigation is evaluated at."""
+        label = next(each for each in self._text.calls.below(argument) if each.kind == "classifier")
+        return self._text.row_of_label(label)
+
+    # ---- aggregates ----------------------------------------------------------------------------
+
+    def _aggregate(self, call: calls.RowCall) -> Expression:
+        how = AGGREGATES[call.name]
+        if how.engine is None:
+            raise TypeMismatch(
+                f"{call.name} has no place in DEFINE", call.node, aggregates.AGGREGATES_HINT
+            )
+        rows = self._text.rows_of(call)
+        if not call.arguments or isinstance(call.arguments[0], exp.Star):
+            return RowAggregate("count", None, rows, BIGINT)
+        if len(call.arguments) > 1:
+            raise TypeMismatch(
+                f"{call.name} of several expressions has no place in DEFINE",
+                call.node,
+                "give it one expression",
+            )
+        argument = call.arguments[0]
+        if self._is_rows(argument):
+            return RowAggregate("count", None, rows, BIGINT)
+        part = row_part(self.conjunct, argument)
+        if part is None and self.conjunct.names_anything(argument):
+            return self._of_argument(call, how)
+        text = part.text if part else self.conjunct.parsed.cut(argument)
+        text = how.argument.format(text)
+        type_ = self._folded_type(call, how, self._type(text, argument))
+        guarded = self._around.guarding.among(rows, text)
+        return RowAggregate(how.engine, guarded, rows, type_, call.distinct)
+
+    def _is_rows(self, argument: exp.Expr) -> bool:
+        """count(b.*), count(b)"""
+        is_name = isinstance(argument, exp.Column)
+        return is_name and self.conjunct.reference(argument) is None
+
+    def _of_argument(self, call: calls.RowCall, how: AggregateRule) -> Expression:
+        """An argument with CLASSIFIER or MATCH_NUMBER in it, which the engine evaluates."""
+        value = self.build(call.arguments[0], ())
+        if how.argument != "{}":
+            value = self._tested(call, value)
+        assert how.engine is not None
+        type_ = self._folded_type(call, how, value.type)
+        return RowAggregate(how.engine, None, self._text.rows_of(call), type_, call.distinct, value)
+
+    def _tested(self, call: calls.RowCall, value: Expression) -> Expression:
+        """count_if, bool_or and their like."""
+        if value.type != BOOL:
+            raise TypeMismatch(
+                f"{call.name} takes what is TRUE or FALSE, not {name_of(value.type)}", call.node
+            )
+        if call.name != "count_if":
+            return value
+        one, nothing = Constant(1, BIGINT), Constant(None, BIGINT)
+        return Call("if", (value, one, nothing), BIGINT)
+
+    def _folded_type(self, call: calls.RowCall, how: AggregateRule, type_: Type) -> Type:
+        assert how.engine is not None
+        found = aggregate_type(how.engine, type_)
+        if found is None or (call.distinct and type_.kind == "other"):
+            raise TypeMismatch(
+                f"{call.name} does not take {name_of(type_)}",
+                call.node,
+                "give it a value that can be ordered"
+                if how.engine in {"min", "max"}
+                else "give it a number with fewer digits: CAST(... AS DECIMAL(18,4))"
+                if type_.kind == "decimal"
+                else "give it a number",
+            )
+        return found
+
+
+def _null_of_column(reference: Reference) -> str:
+    """NULL of a column's type."""
+    assert reference.column is not None
+    if reference.column.type.kind in {"other", "null", "interval", "months"}:
+        return f"(CASE WHEN FALSE THEN {quote_name(reference.column.name)} END)"
+    return f"(CAST(NULL AS {name_of(reference.column.type)}))"

@@ -1,1 +1,0 @@
-"""From the input DataFrame to the engine's rows: read, canonical keys, mask, filter, shuffle."""

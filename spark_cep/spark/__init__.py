@@ -1,0 +1,1 @@
+"""Every use of Spark: reading, typing, shuffling, running the engine, building the answer."""

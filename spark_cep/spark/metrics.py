@@ -1,0 +1,353 @@
+"""The metrics channel: what the engine counted, readable after an action without a second run.
+
+Every bucket ends with one row of counts; an Observation takes them as they pass, and a filter
+takes them out of the answer. An Observation fills at the first action and keeps what it has, so
+later actions, joins of an answer with itself and cached answers all leave it as it is.
+
+A query that stops early (`limit`, `show`, `take`) leaves buckets unread. Then fewer buckets have
+reported than there are, and `complete` is False.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from spark_cep.errors import CepError, PlanError
+from spark_cep.explanation.comparison import Analysis
+from spark_cep.explanation.counts import merge_counts, parse_counts, public_counts
+from spark_cep.explanation.shedding import estimated_recall, trigger_recall
+from spark_cep.spark.sizes import plan_text
+from spark_cep.udfs.output import STREAM_METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from spark_cep.explanation.counts import CountMap
+    from spark_cep.explanation.plan import MatchPlan
+
+
+# --------------------------------------------------------------------------------------------------
+# What the driver remembers of each answer, so that its plan and metrics can be asked for later.
+#
+# An answer's number is in the name of its function in Spark's plan. So the record is found also
+# from DataFrames that were derived from the answer, in classic and Connect sessions alike.
+# --------------------------------------------------------------------------------------------------
+
+
+# Older answers are forgotten; a record is a few kilobytes ...
+MAX_RECORDS = 10_000
+# ... without the means to make the answer again, which hold its whole plan in Spark.
+MAX_RERUNS = 100
+
+_numbers = itertools.count(1)
+_records: dict[int, AnswerRecord] = {}
+_ATTRIBUTE = "_spark_cep_record"
+_HINT = "give the DataFrame that match_pattern returned, or one derived from it"
+
+
+@dataclass(frozen=True)
+class AnswerRecord:
+    """One answer. `observation` receives its metrics when the first action has run; a stream's
+    metrics are its query's, and it has none. `rerun` makes the answer once more, with an
+    observation of its own that is still empty. `recall`, of rows that were shed: matches of a
+    sample, all of them and those that shedding leaves."""
+
+    number: int
+    plan: MatchPlan
+    observation: AnswerObservations | None
+    buckets: int
+    rerun: Callable[[], tuple[DataFrame, AnswerObservations]] | None = None
+    recall: Callable[[], tuple[int, int] | None] | None = None
+
+
+def new_answer_number() -> int:
+    return next(_numbers)
+
+
+def keep_record(df: DataFrame, record: AnswerRecord) -> DataFrame:
+    """Keeps the record, also on the DataFrame itself: there as long as that lives."""
+    _records[record.number] = record
+    old = _records.get(record.number - MAX_RERUNS)
+    if old is not None:
+        _records[old.number] = replace(old, rerun=None, recall=None)
+    while len(_records) > MAX_RECORDS:
+        del _records[next(iter(_records))]
+    setattr(df, _ATTRIBUTE, record)
+    return df
+
+
+def records_of(df: DataFrame) -> list[AnswerRecord]:
+    """The records of all answers that went into a DataFrame, oldest first; never empty."""
+    own: Any = getattr(df, "__dict__", {}).get(_ATTRIBUTE)
+    if own is not None:
+        return [own]
+    if not hasattr(df, "sparkSession") or not hasattr(df, "explain"):
+        raise PlanError(f"{type(df).__name__} is no DataFrame", hint=_HINT)
+    # What Spark has optimized away, as with limit(0), is still in the plan as it was written.
+    found = _records_in_plan(plan_text(df)) or _records_in_plan(plan_text(df, "extended"))
+    if not found:
+        raise PlanError(
+            "this DataFrame did not come out of match_pattern in this Python process", hint=_HINT
+        )
+    return found
+
+
+def _records_in_plan(plan: str) -> list[AnswerRecord]:
+    numbers = {int(each) for each in re.findall(r"match_pattern\[[^\]]*#(\d+)\]", plan)}
+    return [_records[number] for number in sorted(numbers) if number in _records]
+
+
+_POLL_SECONDS = 0.02
+
+
+def metrics(df: DataFrame) -> dict[str, Any]:
+    """The counts of an answer's first action: pairs evaluated, matches and so on.
+
+    `complete` is False if that action did not read all of the answer; what is given then counts
+    only the part that was read, or nothing. For a DataFrame made of several answers the counts
+    are added up.
+    """
+    records = records_of(df)
+    found = [read_answer_counts(record) for record in records]
+    of_rows = all(record.plan.facts.get("kind") == "row pattern" for record in records)
+    numbers = public_counts(merge_counts(found), of_rows=of_rows)
+    recalls = [r for record in records if (r := estimated_recall(record.plan.facts)) is not None]
+    estimated = {"estimated_recall": min(recalls)} if recalls else {}
+    return {**numbers, **estimated, "complete": all(each["complete"] for each in found)}
+
+
+@dataclass(frozen=True)
+class AnswerObservations:
+    """What an answer's counts are read from. `before`: those of lookups before matching. `shed`:
+    of the rows that stay and go before it."""
+
+    answer: Observation
+    before: Observation | None = None
+    shed: Observation | None = None
+
+    def __iter__(self) -> Iterator[Observation]:
+        yield self.answer
+        yield from (each for each in (self.before, self.shed) if each is not None)
+
+
+def observe_lookups(df: DataFrame, observation: Observation | str) -> DataFrame:
+    """`df`, the counts beside whose rows the observation receives."""
+    return df.observe(observation, F.expr("collect_list(metrics)").alias("buckets"))
+
+
+def observe_shed(df: DataFrame, counts: Column, observation: Observation | str) -> DataFrame:
+    """`df`, the observation of whose rows receives `counts`, in a list of one."""
+    return df.observe(observation, F.array(counts).alias("buckets"))
+
+
+def observe_answer(df: DataFrame, observation: Observation) -> DataFrame:
+    """`df` without its rows of counts, which the observation receives.
+
+    It collects them as they are, one text a bucket: one aggregate costs each match a third of
+    what a sum for each count does (0.07 against 0.2 microseconds a row).
+    """
+    counts = F.expr("collect_list(metrics)").alias("buckets")
+    return df.observe(observation, counts).filter("metrics IS NULL")
+
+
+def read_answer_counts(record: AnswerRecord) -> dict[str, Any]:
+    """All that was counted in the first action on one answer: merged counts, and `complete`."""
+    found = read_observations(observation_of(record), record.buckets)
+    if found is None:
+        raise CepError(
+            "there are no metrics yet: no action has run on this answer",
+            hint="run an action on the DataFrame that match_pattern returned, or on one made of "
+            "it in the same session, then ask again",
+        )
+    return found
+
+
+def observation_of(record: AnswerRecord) -> AnswerObservations:
+    if record.observation is None:
+        raise CepError(
+            "a stream's metrics belong to its query",
+            hint="query = df.writeStream....start(), then cep.streaming.metrics(query)",
+        )
+    return record.observation
+
+
+def read_observations(
+    observation: AnswerObservations, buckets: int, wait_seconds: float = 0.0
+) -> dict[str, Any] | None:
+    """What the observation of so many buckets has; None if no action has finished by then."""
+    rows = [_observed_row(each, wait_seconds) for each in observation]
+    if not rows[0]:
+        return None
+    texts = [row.get("buckets") or [] for row in rows]
+    every = (text for each in texts for text in each)
+    return {**merge_counts(map(parse_counts, every)), "complete": len(texts[0]) == buckets}
+
+
+def _observed_row(observation: Observation, wait_seconds: float) -> Mapping[str, Any]:
+    """Empty while no action has finished. Classic's `get` would wait for one for ever."""
+    java = getattr(observation, "_jo", None)
+    until = time.monotonic() + wait_seconds
+    while java is not None and not java.future().isCompleted():
+        if time.monotonic() >= until:
+            return {}
+        time.sleep(_POLL_SECONDS)
+    return observation.get
+
+
+# --------------------------------------------------------------------------------------------------
+# `explain(mode="analyze")`: runs the query, and gives what was counted beside the plan's facts.
+#
+# The answer is made once more with an observation of its own, for an observation keeps what it got
+# from the first action, and that may have stopped early. Only where an answer cannot be made again,
+# the counts of its first action are used, which is run now if there was none.
+# --------------------------------------------------------------------------------------------------
+
+
+# Spark tells observations shortly after the action has ended.
+_WAIT_SECONDS = 10.0
+
+
+def analyze_answers(df: DataFrame) -> list[Analysis]:
+    """One for each pattern that was matched for `df`, oldest first."""
+    records = records_of(df)
+    if any("stream" in record.plan.facts for record in records):
+        raise PlanError(
+            "a stream cannot be run once to be measured, as analyze does",
+            hint="start the query, then cep.streaming.metrics(query) has what each trigger "
+            "counted; cep.explain(df) has the plan",
+        )
+    return [_analyze_record(df, record) for record in records]
+
+
+def _analyze_record(df: DataFrame, record: AnswerRecord) -> Analysis:
+    facts = record.plan.facts
+    answer, observation = (df, observation_of(record)) if record.rerun is None else record.rerun()
+    counts = read_observations(observation, record.buckets)
+    recall = None if record.recall is None else record.recall()
+    if counts is not None:
+        return Analysis(facts, counts, None, recall)
+    seconds = _run_query(answer)
+    counts = read_observations(observation, record.buckets, wait_seconds=_WAIT_SECONDS)
+    if counts is None:
+        raise CepError(
+            "Spark ran the query without the engine, so nothing was counted",
+            hint="its optimizer does that where it sees that the input is empty",
+        )
+    return Analysis(facts, counts, seconds, recall)
+
+
+def _run_query(df: DataFrame) -> float:
+    """Computes every row and keeps none."""
+    started = time.perf_counter()
+    df.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - started
+
+
+# --------------------------------------------------------------------------------------------------
+# What a running query has counted, trigger by trigger, from Spark's own progress.
+#
+# Every bucket ends a trigger with one row of counts; a named observation takes them as they pass,
+# and Spark puts it into the query's progress.
+# --------------------------------------------------------------------------------------------------
+
+
+_OBSERVATION_NAME = "spark_cep_{}"
+
+
+def observe_stream_answer(df: DataFrame, number: int) -> DataFrame:
+    """`df` without its rows of counts, which the query's progress receives."""
+    counts = F.expr("collect_list(metrics)").alias("buckets")
+    return df.observe(_OBSERVATION_NAME.format(number), counts).filter("metrics IS NULL")
+
+
+def observe_stream_lookups(df: DataFrame, number: int) -> DataFrame:
+    """`df`, the counts beside whose rows the query's progress receives."""
+    return observe_lookups(df, f"{_OBSERVATION_NAME.format(number)}_before")
+
+
+def observe_stream_shed(df: DataFrame, counts: Column, number: int) -> DataFrame:
+    """`df`, the counts of whose rows the query's progress receives."""
+    return observe_shed(df, counts, f"{_OBSERVATION_NAME.format(number)}_shed")
+
+
+def query_metrics(query: StreamingQuery) -> list[dict[str, Any]]:
+    """What each of the query's latest triggers counted, oldest first: `trigger` and `timestamp`
+    as in Spark's progress, then the sums over all buckets: rows, matches, late_rows,
+    expired_rows, state_rows, state_bytes, pairs and so on, and `swaps`, the changes of plan.
+
+    Spark keeps the progress of the last 100 triggers, or as many as
+    spark.sql.streaming.numRecentProgressUpdates says.
+    """
+    progress = [_plain_progress(each) for each in query.recentProgress]
+    found = list(_trigger_metrics(progress))
+    if not found and any(each.get("observedMetrics") for each in progress):
+        raise CepError(
+            "this query has no pattern of spark-cep in it",
+            hint="ask the query that df.match_pattern(...) or SQL with MATCH_RECOGNIZE went into",
+        )
+    return found
+
+
+def _trigger_metrics(progress: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for each in progress:
+        observed = each.get("observedMetrics") or {}
+        texts = [
+            text
+            for name, row in observed.items()
+            if name.startswith(_OBSERVATION_NAME.format(""))
+            for text in _bucket_texts(row)
+        ]
+        if texts:
+            buckets = [parse_counts(text) for text in texts]
+            counts = merge_counts(buckets)
+            yield {
+                "trigger": each["batchId"],
+                "timestamp": each["timestamp"],
+                **public_counts(
+                    counts, of_rows=all("steps" in b or set(b) <= {"remotes"} for b in buckets)
+                ),
+                **{name: sum(int(b.get(name, 0)) for b in buckets) for name in STREAM_METRICS},
+                **_shedding_metrics(counts, buckets),
+                "swaps": counts["swaps"],
+            }
+
+
+def _shedding_metrics(counts: CountMap, buckets: list[CountMap]) -> dict[str, Any]:
+    """Of a query that may shed: what that took, and what it is expected to leave of the matches
+    of the trigger's rows. `shed` itself is among what every answer shows."""
+    if "shed" not in counts:
+        return {}
+    return {
+        "estimated_recall": trigger_recall(counts.get("shed_recall", {})),
+        "shedding_us": sum(int(each.get("shedding_us", 0)) for each in buckets),
+    }
+
+
+def _bucket_texts(row: Any) -> list[str]:
+    """An observed row is a Row, or what JSON makes of one: a dict, or in Connect sessions its
+    values and its schema apart."""
+    values = row.asDict() if hasattr(row, "asDict") else row
+    if "schema" in values:
+        names = [each["name"] for each in values["schema"]["fields"]]
+        values = dict(zip(names, values["values"], strict=True))
+    return list(values.get("buckets") or [])
+
+
+def _plain_progress(progress: Any) -> Mapping[str, Any]:
+    """Spark gives an object or a dict, by version and kind of session."""
+    if isinstance(progress, dict):
+        return progress
+    found: dict[str, Any] = json.loads(progress.json)
+    found["observedMetrics"] = dict(progress.observedMetrics)
+    return found

@@ -1,0 +1,156 @@
+"""Before the engine: columns are computed, rows that can be nothing dropped, the rest dealt.
+
+    input -> + candidate mask -> filter -> c0, c1, ... -> [copies into time slices] -> buckets
+
+All of it is Spark's own work in the JVM. The bucket is an expression in the exchange, not a
+column, so it is not shipped; `repartitionById` puts bucket n into partition n, which no adaptive
+execution merges. Python then gets whole buckets and cuts them by key itself: no JVM sort.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_cep.errors import PatternError
+from spark_cep.events.compiled import drops_rows
+from spark_cep.spark import carriers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.expressions.shipment import Shipment, ShippedColumn
+    from spark_cep.planner.layout import Slicing
+    from spark_cep.udfs.expressions import Type
+
+
+MASK = "__cep_mask"
+MOST_VARIABLES = 63
+_MASK_TYPES = ((7, "tinyint"), (15, "smallint"), (31, "int"), (MOST_VARIABLES, "bigint"))
+
+
+@dataclass(frozen=True)
+class PreparedRows:
+    """`raw`: the shipped columns' own types; `df` has them as they travel."""
+
+    df: DataFrame
+    raw: StructType
+
+
+def candidate_mask(masks: Sequence[Sequence[str | Column]]) -> Column:
+    """One bit for each variable: this row meets all that the variable asks of one row."""
+    if len(masks) > MOST_VARIABLES:
+        raise PatternError(
+            f"the pattern has {len(masks)} variables; {MOST_VARIABLES} is the most",
+            hint="split the pattern in two, or use one variable with a quantifier for like rows",
+        )
+    kind = next(kind for most, kind in _MASK_TYPES if len(masks) <= most)
+    bits = [_mask_bit(conditions, 1 << place, kind) for place, conditions in enumerate(masks)]
+    return reduce(lambda left, right: left.bitwiseOR(right), bits)
+
+
+def _mask_bit(conditions: Sequence[str | Column], bit: int, kind: str) -> Column:
+    """Nested CASEs, so that a later condition is not even tried where an earlier one fails."""
+    value = F.lit(bit).cast(kind)
+    for condition in reversed(conditions):
+        value = F.when(_as_column(condition), value).otherwise(F.lit(0).cast(kind))
+    return value
+
+
+def add_mask(df: DataFrame, candidates: Column) -> DataFrame:
+    """The input with the candidate mask beside it."""
+    return df.select("*", candidates.alias(MASK))
+
+
+def filter_candidates(df: DataFrame, compiled: CompiledPattern) -> DataFrame:
+    """Without the rows that cannot matter. Rows without an event time stay: the engine ignores
+    them, and counts them."""
+    if not drops_rows(compiled):
+        return df
+    kept = [F.col(MASK) != F.lit(0)] if all(compiled.masks) else []
+    kept += [F.expr(key).isNotNull() for key in compiled.inferred]
+    if not kept:
+        return df
+    time, type_ = _as_column(compiled.orders[0].expression), compiled.orders[0].type
+    return df.filter(reduce(operator.and_, kept) | has_no_time(time, type_))
+
+
+def has_no_time(time: Column, type_: Type) -> Column:
+    return time.isNull() | F.isnan(time) if type_.kind == "float" else time.isNull()
+
+
+def select_shipped(df: DataFrame, shipment: Shipment) -> PreparedRows:
+    """The shipped columns, carriers in place of the types that cannot travel."""
+    chosen = df.select(*_shipped_columns(shipment, range(len(shipment.shipped))))
+    return PreparedRows(_encode_columns(chosen), chosen.schema)
+
+
+def select_places(
+    df: DataFrame, shipment: Shipment, places: Sequence[int], beside: Sequence[str] = ()
+) -> DataFrame:
+    """Only these of the shipped columns, as they travel, and columns of the rows beside them."""
+    return _encode_columns(df.select(*beside, *_shipped_columns(shipment, places)))
+
+
+def _shipped_columns(shipment: Shipment, places: Iterable[int]) -> list[Column]:
+    names = shipment.names()
+    return [shipped_column(shipment.shipped[place]).alias(names[place]) for place in places]
+
+
+def _encode_columns(df: DataFrame) -> DataFrame:
+    raw = df.schema
+    if all(carriers.needs_no_carrier(field.dataType) for field in raw):
+        return df
+    return df.select(*[carriers.encode(F.col(f.name), f.dataType).alias(f.name) for f in raw])
+
+
+def shipped_column(each: ShippedColumn) -> Column:
+    """A shipped column over rows with their mask."""
+    if each.role == "mask":
+        return F.col(MASK)
+    column = _as_column(each.expression)
+    if each.guards is None:
+        return column
+    bits = sum(1 << variable for variable in each.guards)
+    return F.when(F.col(MASK).bitwiseAND(F.lit(bits).cast("bigint")) != F.lit(0), column)
+
+
+def copy_into_slices(
+    df: DataFrame, slicing: Slicing, time: str, names: tuple[str, str]
+) -> DataFrame:
+    """Rows copied into the slices that need them; adds the slice, and whether the row is home."""
+    slice_, home = names
+    copies = df.select("*", F.expr(f"explode({slicing.slices(time)})").alias(slice_))
+    return copies.select("*", F.expr(f"{slice_} <=> ({slicing.home(time)})").alias(home))
+
+
+def distribute_rows(
+    df: DataFrame, keys: Sequence[str], slice_: str | None, buckets: int
+) -> DataFrame:
+    """Bucket n in partition n. Slices of one key go round the buckets, an even deal."""
+    bucket = bucket_column(keys, slice_, buckets)
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(buckets, bucket.cast("int"))
+    return df.repartition(buckets, bucket)
+
+
+def bucket_column(keys: Sequence[str], slice_: str | None, buckets: int) -> Column:
+    count = F.lit(buckets).cast("bigint")
+    parts = [F.xxhash64(*[F.col(key) for key in keys])] if keys else []
+    if slice_ is not None:
+        parts.append(F.coalesce(F.col(slice_), F.lit(0).cast("bigint")))
+    # Each part is taken modulo first: a sum of two hashes could overflow.
+    places = [F.pmod(part, count) for part in parts] or [F.lit(0)]
+    return places[0] if len(places) == 1 else F.pmod(reduce(operator.add, places), count)
+
+
+def _as_column(expression: str | Column) -> Column:
+    return F.expr(expression) if isinstance(expression, str) else expression

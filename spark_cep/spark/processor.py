@@ -1,0 +1,113 @@
+"""The stateful operator: Spark's side of a trigger of one bucket.
+
+It is pickled into the plan and found by import in the workers. A timer one millisecond behind the
+present watermark wakes every bucket when the watermark moves, so windows close also where no rows
+come, and every bucket knows which rows are late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
+
+    from spark_cep.spark.entry import TaskScope
+    from spark_cep.udfs.execution.job import StreamJob
+
+
+BLOB_SCHEMA = "blob binary"
+
+
+class BucketProcessor(StatefulProcessor):
+    def __init__(self, job: StreamJob) -> None:
+        self._job = job
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._header = handle.getValueState("header", "blob binary, timer bigint")
+        self._blobs = handle.getMapState("blobs", "number bigint", "blob binary")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        from spark_cep.udfs.execution.packing import GUARD_BUCKET  # noqa: PLC0415
+
+        blobs = tuple(bytes(blob) for frame in rows for blob in frame["blob"])
+        if int(key[0]) == GUARD_BUCKET:
+            self._guard()
+            return iter(())
+        return self._trigger(key, blobs, timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        del expiredTimerInfo
+        return self._trigger(key, (), timerValues)
+
+    def close(self) -> None:
+        pass
+
+    def _guard(self) -> None:
+        from spark_cep.udfs.execution.trigger import check_checkpoint  # noqa: PLC0415
+
+        store = SparkStateStore(self._header.get(), self._blobs)
+        check_checkpoint(self._job, store)
+        if store.written is not None:
+            self._header.update((store.written, 0))
+
+    def _scope(self) -> TaskScope:
+        from spark_cep.spark.entry import TaskScope, task_scope  # noqa: PLC0415
+
+        asks = getattr(self._job.program, "remotes", ()) or self._job.shed is not None
+        return task_scope() if asks else TaskScope("")
+
+    def _trigger(
+        self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues
+    ) -> Iterator[pd.DataFrame]:
+        import pandas as pd  # noqa: PLC0415
+
+        from spark_cep.udfs.execution.job import TriggerInput, horizon_of  # noqa: PLC0415
+        from spark_cep.udfs.execution.trigger import run_trigger  # noqa: PLC0415
+
+        watermark = int(timer_values.getCurrentWatermarkInMs())
+        store = SparkStateStore(self._header.get(), self._blobs)
+        scope = self._scope()
+        arrived = TriggerInput(int(key[0]), blobs, horizon_of(watermark), scope.name, scope.trigger)
+        for blob in run_trigger(self._job, store, arrived):
+            yield pd.DataFrame({"blob": [blob]})
+        timer = watermark + 1
+        if store.timer != timer:
+            if blobs and store.timer is not None:
+                self._handle.deleteTimer(store.timer)
+            self._handle.registerTimer(timer)
+        self._header.update((store.written, timer))
+
+
+class SparkStateStore:
+    """A bucket's state in Spark's state store (`spark_cep.udfs.execution.state.StateStore`)."""
+
+    def __init__(self, row: Any, blobs: Any) -> None:
+        self._row = row
+        self._blobs = blobs
+        self.timer: int | None = None if row is None else int(row[1])
+        self.written: bytes | None = None
+
+    def header(self) -> bytes | None:
+        return None if self._row is None else bytes(self._row[0])
+
+    def put_header(self, header: bytes) -> None:
+        self.written = header
+
+    def read(self, number: int) -> bytes:
+        return bytes(self._blobs.getValue((number,))[0])
+
+    def write(self, number: int, blob: bytes) -> None:
+        self._blobs.updateValue((number,), (blob,))
+
+    def remove(self, number: int) -> None:
+        self._blobs.removeKey((number,))

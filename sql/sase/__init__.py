@@ -1,0 +1,1 @@
+"""The papers' language: SASE text becomes an event pattern."""

@@ -1,0 +1,275 @@
+"""From the parsed PATTERN clause to pattern nodes, and what is known of its variables.
+
+Everything that the compiler would refuse in the shape of a pattern is refused here already: here
+its place in the text is known, and the hint can be written in SASE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from spark_cep.expressions.problems import Place
+
+
+# --------------------------------------------------------------------------------------------------
+# What SASE text says, as trees: the pattern, the conditions, the window.
+#
+# Names are still as written: `S_i` or `T` get their meaning only where families are counted out and
+# symbols looked up, so that a node under ∀ can be read once for every number. Every node has its
+# place, for errors.
+# --------------------------------------------------------------------------------------------------
+
+
+# ---- PATTERN -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EventDeclaration:
+    """`Stock a`, or a bare `a` (then `bare`: type and variable are one name). `attributes`: those
+    listed behind it, as in `A(attr1)`; None: no list."""
+
+    type: str
+    name: str
+    place: Place
+    bare: bool = False
+    attributes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class EventNegation:
+    part: SaseNode
+    place: Place
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """`quantifier`: "+", "*", "?" or "{2,4}"."""
+
+    part: SaseNode
+    quantifier: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class FamilyDots:
+    """`S_1, ..., S_n`: the members of the family between its neighbours."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class Combination:
+    kind: Literal["seq", "all", "any"]
+    parts: tuple[SaseNode, ...]
+    place: Place
+
+
+SaseNode = EventDeclaration | EventNegation | Repetition | FamilyDots | Combination
+
+
+# ---- WHERE -------------------------------------------------------------------------------------
+
+ListReading = Literal["each", "prev", "first", "last"]
+
+
+@dataclass(frozen=True)
+class SqlLiteral:
+    """A literal, as Spark SQL."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class TimeOfDay:
+    """6:00, as microseconds of a day could be read: `06:00:00.000000`."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class BareName:
+    """A bare name: a symbol, a variable, or the text that it is."""
+
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class ColumnReference:
+    """variable.column, perhaps with fields; `reading` for `a[1].x` and the like."""
+
+    parts: tuple[str, ...]
+    place: Place
+    reading: ListReading = "each"
+
+
+@dataclass(frozen=True)
+class ElementAccess:
+    """An element of an array or a map: a.tags[0]."""
+
+    base: SaseExpression
+    index: SaseExpression
+    place: Place
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    name: str
+    arguments: tuple[SaseExpression, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class RemoteAccess:
+    arguments: tuple[SaseExpression, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class ArithmeticNode:
+    """`left` None: a sign."""
+
+    operator: str
+    left: SaseExpression | None
+    right: SaseExpression
+    place: Place
+
+
+@dataclass(frozen=True)
+class ComparisonChain:
+    """a = b = c has three operands and two operators."""
+
+    operands: tuple[SaseExpression, ...]
+    operators: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class SetLiteral:
+    """The members of a set, written out."""
+
+    members: tuple[SaseExpression, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class SetMembership:
+    """value ∈ container; `negated`: ∉."""
+
+    value: SaseExpression
+    container: SaseExpression
+    negated: bool
+    place: Place
+
+
+@dataclass(frozen=True)
+class SqlPredicate:
+    """IS NULL, LIKE, BETWEEN: `words` with the operands put between them."""
+
+    operands: tuple[SaseExpression, ...]
+    words: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class LogicalNot:
+    part: SaseExpression
+    place: Place
+
+
+@dataclass(frozen=True)
+class LogicalOperation:
+    """Parts with AND or OR between them."""
+
+    operator: Literal["AND", "OR"]
+    parts: tuple[SaseExpression, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class SameCondition:
+    """SAME[x] or [x]: every event of the match has the same value of each attribute."""
+
+    attributes: tuple[SaseExpression, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class ForAllCondition:
+    """∀ index ∈ numbers: body. A range has `is_range` and two bounds."""
+
+    index: str
+    numbers: SetLiteral | BareName
+    is_range: bool
+    body: SaseExpression
+    place: Place
+
+
+SaseExpression = (
+    SqlLiteral
+    | TimeOfDay
+    | BareName
+    | ColumnReference
+    | ElementAccess
+    | FunctionCall
+    | RemoteAccess
+    | ArithmeticNode
+    | ComparisonChain
+    | SetLiteral
+    | SetMembership
+    | SqlPredicate
+    | LogicalNot
+    | LogicalOperation
+    | SameCondition
+    | ForAllCondition
+)
+
+
+# ---- the whole ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WindowAmount:
+    """4 hours; `unit` None for a bare number or word."""
+
+    number: SqlLiteral | BareName
+    unit: str | None
+
+
+@dataclass(frozen=True)
+class WindowClause:
+    amounts: tuple[WindowAmount, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class SaseQuery:
+    pattern: SaseNode
+    condition: SaseExpression | None
+    strategy: str | None
+    window: WindowClause | None
+
+
+@dataclass(frozen=True)
+class SaseVariable:
+    """`always`: every match fills it. `branches`: the sides of ORs that it stands on, as (number
+    of the OR, number of the side)."""
+
+    declared: EventDeclaration
+    negated: bool = False
+    is_list: bool = False
+    always: bool = True
+    branches: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    def excludes(self, other: SaseVariable) -> bool:
+        """Whether no match fills both."""
+        mine = dict(self.branches)
+        return any(mine.get(choice, side) != side for choice, side in other.branches)

@@ -1,0 +1,181 @@
+"""`sase`: a query as the papers print it becomes an event pattern.
+
+    text -> tokens -> Query (pattern, condition, window: trees with places)
+         -> families counted out -> variables -> conjuncts as Spark SQL -> Pattern
+
+Nothing here knows rows or plans: what a pattern means is what `spark_cep.pattern` says. The first
+syntax error ends the reading; after it everything that is unknown is reported at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_cep.errors import PatternError
+from spark_cep.expressions.problems import Problems
+from spark_cep.sql.sase.lexer import TokenReader, keyword_of, raise_syntax_error, tokenize
+from spark_cep.sql.sase.names import SaseScope, Symbols
+from spark_cep.sql.sase.nodes import SaseExpression, SaseQuery
+from spark_cep.sql.sase.parser import parse_condition, parse_pattern, parse_window
+from spark_cep.sql.sase.resolver import (
+    build_tree,
+    check_bare,
+    check_bounds,
+    collect_variables,
+    expand_families,
+    resolve_window,
+    type_conditions,
+)
+from spark_cep.sql.sase.writer import split_conjuncts
+
+if TYPE_CHECKING:
+    from spark_cep.pattern import Pattern
+
+
+_STRATEGIES = {
+    "SKIP_TILL_ANY_MATCH": "skip till any match",
+    "SKIP_TILL_NEXT_MATCH": "skip till next match",
+    "STRICT_CONTIGUITY": "strict",
+    "PARTITION_CONTIGUITY": "strict",
+}
+_CLAUSE_HINT = "a query is PATTERN ... WHERE ... WITHIN ..."
+_OTHER_CLAUSES = {
+    "RETURN": 'what is returned is said in Python: match_pattern(..., measures={"gain": "..."})',
+    "HAVING": 'conditions on the match belong into WHERE; filter the answer with .where("...")',
+    "FROM": "the input is the DataFrame that match_pattern is called on",
+    "PARTITION": 'write SAME[card], or in Python match_pattern(..., partition_by="card")',
+}
+
+
+def sase(
+    text: str, type_column: str | None = None, symbols: Mapping[str, object] | None = None
+) -> Pattern:
+    """The event pattern that a query in SASE text describes.
+
+    `type_column` names the column that holds the type of an event: `Stock a` is then a row with
+    'Stock' in it. `symbols` gives names their meaning: sets ("Finance": [...]), numbers ("T":
+    0.9), families ("n": 4 counts S_1, ..., S_n and ∀), functions ("Corr": a cep.udf), types
+    without or with another condition ("E": None), windows ("h": "20 minutes").
+
+    >>> found = sase('''
+    ...     PATTERN SEQ(Stock a, Stock b)
+    ...     WHERE a.ticker ∈ Finance ∧ a.price < b.price
+    ...     WITHIN 4 hours
+    ... ''', type_column="kind", symbols={"Finance": ["JPM", "GS"]})
+    >>> found.conditions
+    ("a.ticker IN ('JPM', 'GS')", 'a.price < b.price')
+    >>> found.root.parts[1], found.window.duration
+    (Event(name='b', condition="kind = 'Stock'"), '4 hours')
+    """
+    _check_arguments(text, type_column, symbols)
+    problems = Problems(subject="the SASE text has")
+    known = Symbols(symbols or {}, problems)
+    problems.raise_if_any()
+    try:
+        return _build_pattern(_parse_query(text, known), known, type_column)
+    except RecursionError:
+        raise PatternError(
+            "the text is nested too deeply", hint="write sets as {a, b}, and split the query"
+        ) from None
+
+
+def _check_arguments(text: object, type_column: object, symbols: object) -> None:
+    if not isinstance(text, str):
+        raise PatternError(
+            f"sase takes a text, not {type(text).__name__}",
+            hint='sase("PATTERN SEQ(A a, B b) WITHIN 10 minutes", type_column="kind")',
+        )
+    if type_column is not None and not isinstance(type_column, str):
+        raise PatternError(
+            f"type_column is a column's name, not {type(type_column).__name__}",
+            hint='type_column="kind"; types that one column does not tell are conditions: '
+            'symbols={"Stock": "kind = 1 AND open"}',
+        )
+    if symbols is not None and not isinstance(symbols, Mapping):
+        raise PatternError(
+            f"symbols is a dict, not {type(symbols).__name__}", hint='symbols={"T": 0.9}'
+        )
+
+
+# ---- text to trees -----------------------------------------------------------------------------
+
+
+def _parse_query(text: str, symbols: Symbols) -> SaseQuery:
+    reader = TokenReader(tokenize(text, symbols.unusual))
+    _skip_label(reader)
+    node = parse_pattern(reader)
+    strategy, where, span = None, None, None
+    if reader.take("WHERE"):
+        strategy, where = _parse_where(reader)
+    if reader.take("WITHIN"):
+        span = parse_window(reader)
+    reader.take(".", ";")
+    if reader.token.kind != "end":
+        _refuse_rest(reader)
+    return SaseQuery(node, where, strategy, span)
+
+
+def _skip_label(reader: TokenReader) -> None:
+    """`Q1: SEQ(...)`, `PATTERN(1) SEQ(...)`: how a paper refers to it."""
+    if reader.token.kind == "name" and keyword_of(reader.ahead()) == ":":
+        reader.advance()
+        reader.advance()
+    numbered = keyword_of(reader.ahead()) == "(" and keyword_of(reader.ahead(3)) == ")"
+    if reader.take("PATTERN") and numbered and reader.ahead().kind == "number":
+        for _ in range(3):
+            reader.advance()
+
+
+def _parse_where(reader: TokenReader) -> tuple[str | None, SaseExpression]:
+    """Conditions, perhaps in the braces of a strategy: skip_till_next_match(a, b) { ... }."""
+    start = reader.token
+    strategy = _STRATEGIES.get(keyword_of(start))
+    if strategy is None:
+        return None, parse_condition(reader)
+    reader.advance()
+    hint = f"write {start.value}(a, b) {{ conditions }}"
+    if reader.take("("):
+        while not reader.at(")", "{") and reader.token.kind != "end":
+            reader.advance()
+        reader.expect(")", hint)
+    opening = reader.expect("{", hint)
+    found = parse_condition(reader)
+    reader.close(opening, "}")
+    return strategy, found
+
+
+def _refuse_rest(reader: TokenReader) -> None:
+    word = keyword_of(reader.token)
+    if word in _OTHER_CLAUSES:
+        raise_syntax_error(
+            f"{reader.token.written} has no place here", reader.token.place, _OTHER_CLAUSES[word]
+        )
+    if word in {"WHERE", "PATTERN"}:
+        raise_syntax_error(f"{word} stands too late or twice", reader.token.place, _CLAUSE_HINT)
+    reader.unexpected("expected the end or the next clause", _CLAUSE_HINT)
+
+
+# ---- trees to pattern --------------------------------------------------------------------------
+
+
+def _build_pattern(query: SaseQuery, symbols: Symbols, type_column: str | None) -> Pattern:
+    root = expand_families(query.pattern, symbols.numbers)
+    declared = collect_variables(root)
+    found = build_tree(root, type_conditions(declared, symbols, type_column))
+    where = (
+        []
+        if query.condition is None
+        else split_conjuncts(query.condition, SaseScope(declared, symbols))
+    )
+    own = frozenset(name for each in where if len(each.variables) == 1 for name in each.variables)
+    check_bare(declared, symbols, type_column, own)
+    span = None if query.window is None else resolve_window(query.window, symbols)
+    found = replace(found.where(*(each.text for each in where)), window=span)
+    if query.strategy is not None:
+        found = found.strategy(query.strategy)
+    if query.window is None or span is not None:
+        check_bounds(root, found, symbols.problems)
+    symbols.problems.raise_if_any()
+    return found

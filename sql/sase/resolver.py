@@ -1,0 +1,488 @@
+"""From the parsed PATTERN clause to pattern nodes, and what is known of its variables.
+
+Everything that the compiler would refuse in the shape of a pattern is refused here already: here
+its place in the text is known, and the hint can be written in SASE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from spark_cep.errors import PatternError
+from spark_cep.events.branches import build_branches
+from spark_cep.expressions.problems import Place, Problems
+from spark_cep.expressions.windows import window_of
+from spark_cep.pattern import (
+    EventPatternNode,
+    Pattern,
+    Within,
+    all_of,
+    any_of,
+    event,
+    iter_events,
+    no,
+    seq,
+)
+from spark_cep.sql.sase.lexer import raise_syntax_error, sql_string
+from spark_cep.sql.sase.names import Symbols, name_sql, split_subscript, value_sql
+from spark_cep.sql.sase.nodes import (
+    BareName,
+    Combination,
+    EventDeclaration,
+    EventNegation,
+    FamilyDots,
+    ForAllCondition,
+    Repetition,
+    SaseNode,
+    SaseVariable,
+    SqlLiteral,
+    WindowAmount,
+    WindowClause,
+)
+from spark_cep.udfs.expressions import Type
+
+_EXAMPLES = "write WITHIN 10 minutes, WITHIN 2000 events, or WITHIN 10 in the order column's unit"
+_EVENT_UNITS = ("event", "events")
+
+
+def resolve_window(node: WindowClause, symbols: Symbols) -> Within | None:
+    """The window of the pattern; None, and a problem, if it is none."""
+    place = node.place
+    if len(node.amounts) == 1:
+        amount = node.amounts[0]
+        if amount.unit is None:
+            return _bare_window(amount, symbols, place)
+        if amount.unit.casefold() in _EVENT_UNITS:
+            return _event_window(amount, symbols, place)
+    units = [each.unit for each in node.amounts]
+    if None in units or any(unit.casefold() in _EVENT_UNITS for unit in units if unit):
+        symbols.problems.add("this is no duration", place, hint=_EXAMPLES)
+        return None
+    numbers = [_amount_number(each, symbols, place) for each in node.amounts]
+    text = " ".join(f"{number} {unit}" for number, unit in zip(numbers, units, strict=True))
+    return None if None in numbers else _check_window(Within(text), symbols, place)
+
+
+def _bare_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within | None:
+    if isinstance(amount.number, BareName):
+        given = symbols.get(amount.number.name)
+        if isinstance(given, str | timedelta | int | float) and not isinstance(given, bool):
+            return _check_window(Within(given), symbols, place)
+        name = amount.number.name
+        hint = f'give it in symbols={{"{name}": "20 minutes"}}, or {_EXAMPLES}'
+        symbols.problems.add(f"{name} is no duration that is known here", place, hint=hint)
+        return None
+    text = amount.number.text
+    size = int(text) if text.isdecimal() else float(text)
+    if size <= 0:
+        symbols.problems.add("a window is larger than zero", place, hint=_EXAMPLES)
+        return None
+    return Within(size)
+
+
+def _event_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within | None:
+    number = _amount_number(amount, symbols, place)
+    if number is None:
+        return None
+    if not number.isdecimal() or int(number) == 0:
+        symbols.problems.add(f"{number} is no count of events", place, hint=_EXAMPLES)
+        return None
+    return Within(events=int(number))
+
+
+def _amount_number(amount: WindowAmount, symbols: Symbols, place: Place) -> str | None:
+    if not isinstance(amount.number, BareName):
+        return amount.number.text
+    name = amount.number.name
+    found = symbols.numbers.get(name)
+    if found is None:
+        hint = f'give it in symbols={{"{name}": 10}}, or {_EXAMPLES}'
+        symbols.problems.add(f"{name} is no number that is known here", place, hint=hint)
+    return None if found is None else str(found)
+
+
+def _check_window(found: Within, symbols: Symbols, place: Place) -> Within | None:
+    """Text and timedeltas must be a length of time."""
+    if not isinstance(found.duration, str | timedelta):
+        return found
+    try:
+        window_of(found, Type("timestamp"))
+    except PatternError as error:
+        symbols.problems.take(error, place)
+        return None
+    return found
+
+
+# --------------------------------------------------------------------------------------------------
+# Families: S_1, ..., S_n counted out, and the numbers that ∀ goes through.
+#
+# A family's members are plain variables called S_1, S_2 and so on. `S_1, ..., KLEENE(S_j), ...,
+# S_n` is filled between its neighbours, so it says what it prints for every j strictly between 1
+# and n.
+# --------------------------------------------------------------------------------------------------
+
+
+# More variables than this are a slip of the pen, not a pattern.
+MAX_MEMBERS = 1_000
+_EXAMPLE = 'S_1, ..., S_n with symbols={"n": 4}'
+
+
+def spell_name(name: str, numbers: Mapping[str, int]) -> str | None:
+    """The name with its number counted out; None if its subscript has no number.
+
+    >>> spell_name("S_{i-1}", {"i": 3}), spell_name("person_id", {}), spell_name("S_{k}", {})
+    ('S_2', 'person_id', None)
+    """
+    if "{" not in name and name.rpartition("_")[2].isdecimal():
+        return name
+    found = split_subscript(name, numbers)
+    if found is not None:
+        return f"{found[0]}_{found[1]}"
+    return None if "{" in name else name
+
+
+def expand_families(node: SaseNode, numbers: Mapping[str, int]) -> SaseNode:
+    """The pattern without dots, every name spelled."""
+    return _FamilyExpansion(numbers).counted_out(node)
+
+
+@dataclass(frozen=True)
+class _FamilyExpansion:
+    numbers: Mapping[str, int]
+
+    def counted_out(self, node: SaseNode) -> SaseNode:
+        if isinstance(node, EventDeclaration):
+            return self._declared(node)
+        if isinstance(node, EventNegation | Repetition):
+            return replace(node, part=self.counted_out(node.part))
+        if isinstance(node, Combination):
+            return replace(node, parts=tuple(self._parts(node.parts)))
+        return raise_syntax_error(
+            "dots stand between two members of a family", node.place, f"write {_EXAMPLE}"
+        )
+
+    def _declared(self, node: EventDeclaration) -> EventDeclaration:
+        names = spell_name(node.type, self.numbers), spell_name(node.name, self.numbers)
+        if names[0] is None or names[1] is None:
+            hint = 'give its numbers, such as symbols={"n": 4}'
+            raise_syntax_error(
+                f"the subscript of {_printed_name(node.name)} has no number", node.place, hint
+            )
+        return replace(node, type=names[0], name=names[1])
+
+    def _parts(self, parts: tuple[SaseNode, ...]) -> Iterator[SaseNode]:
+        for place, part in enumerate(parts):
+            if not isinstance(part, FamilyDots):
+                yield self.counted_out(part)
+            elif not 0 < place < len(parts) - 1:
+                raise_syntax_error("dots stand between two events", part.place, f"write {_EXAMPLE}")
+            else:
+                yield from self._between(parts[place - 1], part, parts[place + 1])
+
+    def _between(self, before: SaseNode, dots: FamilyDots, after: SaseNode) -> Iterator[SaseNode]:
+        first, last = self._member(before, dots), self._member(after, dots)
+        (family, low), (other, high) = self._number(first, dots), self._number(last, dots)
+        if family != other:
+            message = f"the dots lead from {first.name} to {last.name}, two families"
+            raise_syntax_error(message, dots.place, f"write {_EXAMPLE}")
+        if high <= low:
+            message = f"the dots lead from {family}_{low} to {family}_{high}"
+            raise_syntax_error(message, dots.place, "the number behind the dots is the larger one")
+        if high - low > MAX_MEMBERS:
+            raise_syntax_error(
+                f"{high - low} events are too many", dots.place, "give a smaller number"
+            )
+        for number in range(low + 1, high):
+            yield self._copied(first, number, dots.place)
+
+    def _copied(self, member: EventDeclaration, number: int, place: Place) -> EventDeclaration:
+        family, _ = self._number(member, FamilyDots(place))
+        type_ = split_subscript(member.type, self.numbers)
+        of_family = member.type if type_ is None else f"{type_[0]}_{number}"
+        return replace(member, name=f"{family}_{number}", type=of_family, place=place)
+
+    def _member(self, node: SaseNode, dots: FamilyDots) -> EventDeclaration:
+        while isinstance(node, EventNegation | Repetition):
+            node = node.part
+        if not isinstance(node, EventDeclaration):
+            raise_syntax_error("dots stand between two events", dots.place, f"write {_EXAMPLE}")
+        return node
+
+    def _number(self, member: EventDeclaration, dots: FamilyDots) -> tuple[str, int]:
+        found = split_subscript(member.name, self.numbers)
+        if found is None:
+            hint = f"write {_EXAMPLE}"
+            raise_syntax_error(
+                f"{_printed_name(member.name)}, beside the dots, has no number", dots.place, hint
+            )
+        return found
+
+
+def for_all_numbers(
+    node: ForAllCondition, numbers: Mapping[str, int], symbols: Symbols
+) -> list[int]:
+    """What ∀ goes through; empty and a problem where that cannot be told."""
+    if isinstance(node.numbers, BareName):
+        return _set_numbers(node.numbers, symbols)
+    found = [_as_integer(each, numbers) for each in node.numbers.members]
+    bounds = [each for each in found if each is not None]
+    if len(bounds) < len(found) or not bounds:
+        hint = 'write {2, n} with symbols={"n": 4}'
+        symbols.problems.add("these are no whole numbers", node.numbers.place, hint=hint)
+        return []
+    if not node.is_range:
+        return bounds
+    low, high = bounds
+    if high - low > MAX_MEMBERS:
+        symbols.problems.add(
+            f"∀ goes through {high - low + 1} numbers",
+            node.numbers.place,
+            hint=f"at most {MAX_MEMBERS} are taken",
+        )
+        return []
+    return list(range(low, high + 1))
+
+
+def _set_numbers(word: BareName, symbols: Symbols) -> list[int]:
+    given = symbols.family(word.name) or []
+    found = [each for each in given if isinstance(each, int) and not isinstance(each, bool)]
+    if not found or len(found) < len(given):
+        _report_no_numbers(word, symbols.problems)
+        return []
+    return found
+
+
+def _report_no_numbers(word: BareName, problems: Problems) -> None:
+    hint = f'write {{2, n}}, or give whole numbers in symbols={{"{word.name}": [2, 3]}}'
+    problems.add(f"{word.name} is no list of whole numbers", word.place, hint=hint)
+
+
+def _as_integer(node: object, numbers: Mapping[str, int]) -> int | None:
+    if isinstance(node, BareName):
+        return numbers.get(node.name)
+    return int(node.text) if isinstance(node, SqlLiteral) and node.text.isdecimal() else None
+
+
+def _printed_name(name: str) -> str:
+    """The name as printed: S_{n} is S_n.
+
+    >>> _printed_name("S_{n}"), _printed_name("S_{i-1}"), _printed_name("a")
+    ('S_n', 'S_{i-1}', 'a')
+    """
+    base, _, rest = name.partition("_{")
+    return f"{base}_{rest[:-1]}" if rest and rest[:-1].isalnum() else name
+
+
+def collect_variables(node: SaseNode) -> list[SaseVariable]:
+    """The variables from left to right; raises an error for a shape that can have no match."""
+    found = list(_walk_variables(node, SaseVariable(_NO_DECLARATION)))
+    seen: dict[str, SaseVariable] = {}
+    for variable in found:
+        first = seen.setdefault(variable.name.casefold(), variable)
+        if first is not variable:
+            _raise_bound_twice(variable, first)
+    if all(variable.negated for variable in found):
+        hint = "add an event that is not negated: SEQ(A a, NOT(B b))"
+        raise_syntax_error("the pattern has no event that must be there", node.place, hint)
+    return found
+
+
+_NO_DECLARATION = EventDeclaration("", "", Place("", 0, 0))
+
+
+def _raise_bound_twice(variable: SaseVariable, first: SaseVariable) -> None:
+    name, declared = variable.name, variable.declared
+    same = "" if first.name == name else f" (as {first.name}; case makes no difference)"
+    example = f"{declared.type} {name}1, {declared.type} {name}2".lower() if declared.bare else ""
+    hint = f"give each event a name of its own: {example or f'{declared.type} {name}2'}"
+    raise_syntax_error(f"the variable {name} is bound twice{same}", declared.place, hint)
+
+
+def _walk_variables(node: SaseNode, so_far: SaseVariable) -> Iterator[SaseVariable]:
+    """`so_far`: what holds for all below the node."""
+    if isinstance(node, EventDeclaration):
+        yield replace(so_far, declared=node)
+    elif isinstance(node, EventNegation):
+        yield from _walk_variables(node.part, replace(so_far, negated=True))
+    elif isinstance(node, Repetition):
+        optional = node.quantifier in {"*", "?"} or node.quantifier.startswith(("{0", "{,"))
+        is_list = so_far.is_list or node.quantifier != "?"
+        below = replace(so_far, is_list=is_list, always=so_far.always and not optional)
+        yield from _walk_variables(node.part, below)
+    elif isinstance(node, Combination):
+        choice = node.kind == "any" and len(node.parts) > 1
+        for side, part in enumerate(node.parts):
+            branches = (*so_far.branches, (id(node), side)) if choice else so_far.branches
+            always = so_far.always and not choice
+            yield from _walk_variables(part, replace(so_far, always=always, branches=branches))
+
+
+# ---- nodes -------------------------------------------------------------------------------------
+
+
+def build_tree(node: SaseNode, conditions: dict[str, str]) -> Pattern:
+    """The pattern, with the condition of each variable's type."""
+    if isinstance(node, EventDeclaration):
+        return _build_event(node, conditions)
+    if isinstance(node, EventNegation):
+        if not isinstance(node.part, EventDeclaration):
+            hint = "NOT takes one event: NOT(Stock x); write several NOTs for several"
+            raise_syntax_error("NOT stands on more than one event", node.place, hint)
+        return no(build_tree(node.part, conditions))
+    if isinstance(node, Repetition):
+        _check_body(node)
+        return build_tree(node.part, conditions).times(node.quantifier)
+    assert isinstance(node, Combination)
+    if node.kind == "any":
+        _check_sides(node)
+    combine = {"seq": seq, "all": all_of, "any": any_of}[node.kind]
+    return combine(*(build_tree(part, conditions) for part in node.parts))
+
+
+def _build_event(node: EventDeclaration, conditions: dict[str, str]) -> Pattern:
+    try:
+        return event(node.name, conditions.get(node.name))
+    except PatternError as error:
+        raise_syntax_error(error.message, node.place, "a name is letters, digits and _")
+
+
+def _check_body(node: Repetition) -> None:
+    body = node.part
+    hint = "a quantifier takes an event, A+ a, or a group of them, (A a, B b)+"
+    if isinstance(body, EventDeclaration):
+        return
+    if isinstance(body, EventNegation):
+        raise_syntax_error(
+            "a negated event has a quantifier", node.place, "write NOT(A a): no such row at all"
+        )
+    if isinstance(body, Repetition):
+        raise_syntax_error("two quantifiers stand on one part", node.place, "keep one of them")
+    assert isinstance(body, Combination)
+    if node.quantifier == "?":
+        return
+    if body.kind != "seq":
+        raise_syntax_error("AND and OR cannot be repeated", node.place, hint)
+    for part in body.parts:
+        if isinstance(part, Combination | Repetition):
+            raise_syntax_error("a repeated group contains more than events", part.place, hint)
+    for part in (body.parts[0], body.parts[-1]):
+        if isinstance(part, EventNegation):
+            raise_syntax_error("NOT stands at the edge of a repeated group", part.place, hint)
+
+
+def _check_sides(node: Combination) -> None:
+    for part in node.parts:
+        if isinstance(part, EventNegation):
+            hint = "put it into a sequence: SEQ(A a, NOT(B b), C c) OR ..."
+            raise_syntax_error(
+                "NOT stands directly in OR, where nothing bounds it", part.place, hint
+            )
+
+
+def check_bounds(node: SaseNode, pattern: Pattern, problems: Problems) -> None:
+    """That every NOT is bounded by events or a window, and that something is always filled."""
+    root: EventPatternNode = pattern.root
+    index = {each.name: number for number, (each, _) in enumerate(iter_events(root))}
+    within = pattern.window
+    try:
+        build_branches(root, index, has_time_window=within is not None and within.events is None)
+    except PatternError as error:
+        place, hint = node.place, error.hint
+        for negated in _find_negations(node):
+            if error.message.startswith(f"NOT {negated.part.name} "):  # type: ignore[union-attr]
+                place = negated.place
+                hint = "add WITHIN 10 minutes, or put it between two events that are always there"
+        problems.add(error.message, place, hint=hint)
+
+
+def _find_negations(node: SaseNode) -> Iterator[EventNegation]:
+    if isinstance(node, EventNegation):
+        yield node
+    elif isinstance(node, Repetition):
+        yield from _find_negations(node.part)
+    elif isinstance(node, Combination):
+        for part in node.parts:
+            yield from _find_negations(part)
+
+
+# --------------------------------------------------------------------------------------------------
+# Types of events as conditions.
+#
+# `Stock a` says that a is a row whose type is Stock. Which rows these are is told by the column
+# that holds the type, or for a single type by a symbol. A bare name is type and variable at once;
+# where no column holds types it is a variable, and then something else has to say what it may be:
+# without that, `A; B; C` over a table without types would quietly match any three rows.
+# --------------------------------------------------------------------------------------------------
+
+
+def type_conditions(
+    variables: Sequence[SaseVariable], symbols: Symbols, type_column: str | None
+) -> dict[str, str]:
+    """The condition of each variable's type, over bare columns; types that are unknown become
+    problems."""
+    found = {}
+    for variable in variables:
+        text = _type_condition(variable.declared, symbols, type_column)
+        if text is not None:
+            found[variable.name] = text
+    return found
+
+
+def _type_condition(
+    declared: EventDeclaration, symbols: Symbols, type_column: str | None
+) -> str | None:
+    type_ = declared.type
+    if type_ in symbols:
+        given = symbols.get(type_)
+        if given is None or isinstance(given, str):
+            return given
+        if not declared.bare:
+            hint = f'give a condition, symbols={{"{type_}": "kind = 1"}}, or None'
+            symbols.problems.add(f"the symbol {type_} is no type", declared.place, hint=hint)
+            return None
+    if type_column is not None:
+        return f"{name_sql(type_column)} = {_type_value(declared, symbols)}"
+    if not declared.bare:
+        hint = (
+            f'say which column holds the type, type_column="kind", or what {type_} means, '
+            f'symbols={{"{type_}": "ticker = \'A\'"}}; {{"{type_}": None}} if every row is one'
+        )
+        message = f"nothing says which rows are of type {type_}"
+        symbols.once(message, declared.place, hint)
+    return None
+
+
+def _type_value(declared: EventDeclaration, symbols: Symbols) -> str:
+    """The type's value: its name, or for a family's member what the family's list says."""
+    member = split_subscript(declared.type, {})
+    family = None if member is None else symbols.family(member[0])
+    if member is None or family is None:
+        return sql_string(declared.type)
+    base, number = member
+    if not 1 <= number <= len(family):
+        hint = f'give {number} members in symbols={{"{base}": [...]}}'
+        message = f"the family {base} has {len(family)} members"
+        symbols.problems.add(message, declared.place, hint=hint)
+        return "NULL"
+    return value_sql(family[number - 1])
+
+
+def check_bare(
+    variables: Iterable[SaseVariable],
+    symbols: Symbols,
+    type_column: str | None,
+    constrained: frozenset[str],
+) -> None:
+    """`constrained`: the variables that have a condition of their own."""
+    if type_column is not None:
+        return
+    for variable in variables:
+        name, declared = variable.name, variable.declared
+        if declared.bare and name not in constrained and name not in symbols:
+            hint = (
+                f'give type_column="kind" if {name} is a type, or a condition such as '
+                f"{name}.kind = '{name}'; symbols={{\"{name}\": None}} if every row may be {name}"
+            )
+            symbols.problems.add(f"nothing says which rows are {name}", declared.place, hint=hint)

@@ -1,0 +1,209 @@
+"""The states a run can be in: what is left of the pattern, what is filled, what is untested.
+
+For skip-till-next and strict a run decides by the rows it meets, so branches cannot be told apart
+beforehand. A state is the pattern's residual after the variables taken so far (as with
+derivatives of regular expressions), made when a run first reaches it. Every variable stands in
+the pattern once, so a variable leads from a state to one state.
+
+Conditions with aggregates over a list wait in `pending` until a row is taken after the list was
+left; those still pending are tested on the finished match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from spark_cep.udfs.expressions import FOLDS, Cell, cells_of
+from spark_cep.udfs.program import Condition, Program, Tree
+
+_EMPTY_TREE = Tree("seq")
+
+
+@dataclass(frozen=True)
+class RunState:
+    residual: Tree
+    filled: frozenset[int] = frozenset()
+    pending: frozenset[int] = frozenset()
+
+    @cached_property
+    def accepts(self) -> bool:
+        return _is_nullable(self.residual)
+
+
+@dataclass(frozen=True)
+class RunTransition:
+    """Taking a row as `variable`. `local` conditions read only rows that a run keeps at hand (the
+    last one of each variable); `whole` ones need the lists, the new row included."""
+
+    variable: int
+    target: RunState
+    local: tuple[Condition, ...]
+    whole: tuple[Condition, ...]
+
+
+class RunAutomaton:
+    """States and transitions of a program, made on demand and kept."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        negated = {v for v, variable in enumerate(program.variables) if variable.negated}
+        self.conditions = [c for c in program.conditions if not c.variables & negated]
+        self.group_of = _repeat_groups(program.tree)
+        folding = {i for i, c in enumerate(self.conditions) if self._folded(c)}
+        self.start = RunState(program.tree, pending=frozenset(folding))
+        self._transitions: dict[RunState, tuple[RunTransition, ...]] = {}
+
+    def transitions(self, state: RunState) -> tuple[RunTransition, ...]:
+        if state not in self._transitions:
+            self._transitions[state] = tuple(
+                self._transition(state, variable, residual)
+                for variable, residual in _open_variables(state.residual)
+            )
+        return self._transitions[state]
+
+    def unfinished(self, state: RunState) -> list[Condition]:
+        """What a finished match in this state still has to meet."""
+        waiting = (self.conditions[i] for i in sorted(state.pending))
+        return [c for c in waiting if c.variables <= state.filled]
+
+    def group(self, variable: int) -> tuple[int, ...]:
+        """The variables of the repeated group that it stands in, in sequence; itself if none."""
+        return self.group_of.get(variable, (variable,))
+
+    def _folded(self, condition: Condition) -> set[int]:
+        return {c.variable for c in cells_of(condition.expression) if c.reading in FOLDS}
+
+    def _transition(self, state: RunState, variable: int, residual: Tree) -> RunTransition:
+        filled = state.filled | {variable}
+        reachable = _tree_variables(residual)
+        local: list[Condition] = []
+        whole: list[Condition] = []
+        pending = set(state.pending)
+        for number, condition in enumerate(self.conditions):
+            if not condition.variables <= filled:
+                continue
+            folded = self._folded(condition)
+            if folded:
+                groups = {member for v in folded for member in self.group(v)}
+                left = variable not in groups and not groups & reachable
+                if left and (number in state.pending or variable in condition.variables):
+                    whole.append(condition)
+                    pending.discard(number)
+            elif self._is_due(condition, variable, state):
+                (local if self._is_local(condition, variable) else whole).append(condition)
+        target = RunState(residual, filled, frozenset(pending))
+        return RunTransition(variable, target, tuple(local), tuple(whole))
+
+    def _is_due(self, condition: Condition, variable: int, state: RunState) -> bool:
+        """Whether the new row completes something: members of one group are paired by iteration,
+        so the last one named brings the pair; `prev` is not tested on a first element."""
+        if variable not in condition.variables:
+            return False
+        group = self.group(variable)
+        named = [v for v in group if v in condition.variables]
+        if named[-1] != variable:
+            return False
+        looks_back = any(
+            cell.reading == "prev" and cell.variable in group
+            for cell in cells_of(condition.expression)
+        )
+        return not looks_back or variable in state.filled
+
+    def _is_local(self, condition: Condition, variable: int) -> bool:
+        group = self.group(variable)
+        return all(v in group or not self.program.variables[v].is_list for v in condition.variables)
+
+
+def elements_back(cell: Cell, variable: int, group: tuple[int, ...]) -> int:
+    """How many elements back in its variable's list a cell of the new row's group is read, when
+    the new row itself is not yet counted: 0 the last one, 1 the one before."""
+    if cell.reading != "prev":
+        return 0
+    # Members before the new one already have their element of this iteration.
+    return 1 if group.index(cell.variable) < group.index(variable) else 0
+
+
+# ---- residuals ---------------------------------------------------------------------------------
+
+
+def _is_nullable(tree: Tree) -> bool:
+    if tree.kind == "event":
+        return False
+    if tree.kind in {"not", "optional"}:
+        return True
+    if tree.kind == "repeat":
+        return tree.low == 0
+    found = (_is_nullable(part) for part in tree.parts)
+    return any(found) if tree.kind == "any" else all(found)
+
+
+def _open_variables(tree: Tree) -> Iterator[tuple[int, Tree]]:
+    """The variables open at the start of a tree, each with what is left after it."""
+    if tree.kind == "event":
+        yield tree.variable, _EMPTY_TREE
+    elif tree.kind in {"any", "optional"}:
+        for part in tree.parts:
+            yield from _open_variables(part)
+    elif tree.kind == "all":
+        for place, part in enumerate(tree.parts):
+            for variable, residual in _open_variables(part):
+                parts = (*tree.parts[:place], residual, *tree.parts[place + 1 :])
+                yield variable, replace(tree, parts=tuple(p for p in parts if _tree_variables(p)))
+    elif tree.kind == "repeat":
+        yield from _open_repeat(tree)
+    elif tree.kind == "seq":
+        for place, part in enumerate(tree.parts):
+            for variable, residual in _open_variables(part):
+                yield variable, _make_sequence((residual, *tree.parts[place + 1 :]))
+            if not _is_nullable(part):
+                break
+
+
+def _open_repeat(tree: Tree) -> Iterator[tuple[int, Tree]]:
+    if tree.high == 0:
+        return
+    high = None if tree.high is None else tree.high - 1
+    rest = replace(tree, low=max(0, tree.low - 1), high=high)
+    for variable, residual in _open_variables(tree.parts[0]):
+        yield variable, _make_sequence((residual,) if high == 0 else (residual, rest))
+
+
+def _make_sequence(parts: tuple[Tree, ...]) -> Tree:
+    """A SEQ of what binds anything: NOTs are tested on finished matches, from the branches."""
+    kept = tuple(part for part in parts if _tree_variables(part))
+    return kept[0] if len(kept) == 1 else Tree("seq", parts=kept)
+
+
+def _tree_variables(tree: Tree) -> frozenset[int]:
+    if tree.kind == "event":
+        return frozenset({tree.variable})
+    return frozenset(v for part in tree.parts for v in _tree_variables(part))
+
+
+def _repeat_groups(tree: Tree) -> dict[int, tuple[int, ...]]:
+    """For each variable of a repeated part, all of that part's variables in sequence."""
+    if tree.kind == "repeat":
+        body = tree.parts[0]
+        events = (body,) if body.kind == "event" else body.parts
+        members = tuple(part.variable for part in events if part.kind == "event")
+        return dict.fromkeys(members, members)
+    return {v: members for part in tree.parts for v, members in _repeat_groups(part).items()}
+
+
+def sequence_pairs(tree: Tree) -> frozenset[tuple[int, int]]:
+    """Variables that are in sequence with one another, both ways round; list variables with
+    themselves and their group."""
+    pairs: set[tuple[int, int]] = set()
+    if tree.kind == "repeat":
+        inside = _tree_variables(tree)
+        pairs |= {(v, w) for v in inside for w in inside}
+    for place, part in enumerate(tree.parts):
+        pairs |= sequence_pairs(part)
+        if tree.kind == "seq":
+            for other in tree.parts[place + 1 :]:
+                for v in _tree_variables(part):
+                    for w in _tree_variables(other):
+                        pairs |= {(v, w), (w, v)}
+    return frozenset(pairs)

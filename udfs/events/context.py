@@ -1,0 +1,183 @@
+"""In which advance a match is given: as soon as no row that may still come can change it.
+
+`horizon`: all rows with an event time up to it have come, so later ones are later than it. What
+can still change a match hangs on the program, and with it the row that says when:
+
+    any       skip-till-any without NOT, in a window of time: nothing. A match is given in the
+              advance that brings the last of its rows, in whatever order they come.
+    latest    a NOT between parts, or a window of events: rows before the latest one. Given when
+              the horizon has passed that. Consuming looks at matches in the order of their latest
+              rows, too.
+    earliest  a NOT behind the last part, or around all: rows up to a window after the earliest.
+    start     next and strict: rows that a run from the same start could still take. Given when
+              all runs of the start have ended, or their window has.
+
+Rows carry two flags in the state: GIVEN, the matches that they decide were given, and USED,
+consumed by a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Events, Flags, Positions
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.events.metrics import Meter
+    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.values.tally import ErrorTally
+
+
+# --------------------------------------------------------------------------------------------------
+# What all engines of one advance share, and what they give: sets of matches as positions.
+# --------------------------------------------------------------------------------------------------
+
+
+# Which row of a match says in which advance it is given: `deciding.py`.
+DecidingRow = Literal["any", "latest", "earliest", "start"]
+
+
+@dataclass
+class AdvanceContext:
+    """What all branches of one advance share. `status` has OLD, NEW or AHEAD for each row, and
+    `given_by` says of which row of a match it counts."""
+
+    program: Program
+    events: Events
+    status: Positions
+    meter: Meter
+    tally: ErrorTally
+    given_by: DecidingRow = "latest"
+
+
+@dataclass(frozen=True)
+class MatchSet:
+    """Matches as row positions: (n,) for a variable, (n, length) for a list. Variables that are
+    not in `rows` are unfilled, those in `empty` bound to the empty list."""
+
+    rows: Mapping[int, Positions]
+    earliest: Positions
+    latest: Positions
+    empty: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        return len(self.earliest)
+
+    def take(self, index: Positions | Flags) -> MatchSet:
+        return MatchSet(
+            {variable: rows[index] for variable, rows in self.rows.items()},
+            self.earliest[index],
+            self.latest[index],
+            self.empty,
+        )
+
+
+Horizon = int | float | None
+
+
+def deciding_row(program: Program) -> DecidingRow:
+    if program.consumption == "consume":
+        return "latest"
+    if program.strategy != "any":
+        return "start"
+    places = negation_places(program)
+    if places & {"end", "around"}:
+        return "earliest" if _is_timed(program) else "latest"
+    return "any" if not places and _is_timed(program) and program.home is None else "latest"
+
+
+def negation_places(program: Program) -> set[str]:
+    """Where the pattern has NOTs, those inside repeated groups included."""
+    bodies = [slot.body for branch in program.branches for slot in branch.slots if slot.body]
+    return {
+        negation.place
+        for branch in (*program.branches, *bodies)
+        for negations in (branch.negations, *branch.covered)
+        for negation in negations
+    }
+
+
+def waits_for_horizon(program: Program) -> bool:
+    """Whether rows beyond the horizon are left alone until it has passed them."""
+    return deciding_row(program) != "any"
+
+
+def row_status(program: Program, events: Events, given: Flags, horizon: Horizon) -> Positions:
+    """Of each row: were the matches that it decides given, are they now, or later."""
+    found = np.where(_decided_rows(program, events, horizon), NEW, AHEAD)
+    found[given] = OLD
+    return found
+
+
+def slice_status(events: Events, home: Flags, given: Flags) -> Positions:
+    """The same where time was sliced: copies before a slice's own rows are old there, copies
+    after them lie ahead."""
+    count = np.concatenate([[0], np.cumsum(home)])
+    earlier = count[:-1] - count[events.partition.start]
+    own = count[events.partition.end] - count[events.partition.start]
+    # A slice with copies only has no latest event of its own.
+    outside = np.where((earlier == 0) & (own > 0), OLD, AHEAD)
+    found = np.where(home, NEW, outside)
+    found[given] = OLD
+    return found
+
+
+def window_has_passed(program: Program, events: Events, horizon: Horizon) -> Flags:
+    """Rows whose window, from them on, is known to its end."""
+    window = program.window
+    if horizon is None:
+        return np.ones(events.size, dtype=np.bool_)
+    if window is None:
+        return np.zeros(events.size, dtype=np.bool_)
+    if window.kind == "events":
+        return events.partition.end - events.tie.start >= window.size
+    return are_beyond(events, horizon, window.size)
+
+
+def needed_rows(program: Program, events: Events, horizon: int | float) -> Flags:
+    """Rows that can be in, or forbid, a match that is not given yet."""
+    window = program.window
+    if window is None:
+        return np.ones(events.size, dtype=np.bool_)
+    reach = window.size * (2 if needs_two_windows(program) else 1)
+    if window.kind == "events":
+        return events.partition.end - events.tie.start < reach
+    return ~are_beyond(events, horizon, reach)
+
+
+def are_beyond(events: Events, horizon: int | float, reach: int | float) -> Flags:
+    """Rows that are further than `reach` from every one that comes after the horizon. Between
+    floats the distance may round to what it is to the horizon itself."""
+    distance = horizon - events.time
+    beyond = distance > reach if distance.dtype.kind == "f" else distance >= reach
+    return np.asarray(beyond, dtype=np.bool_)
+
+
+def _is_timed(program: Program) -> bool:
+    return program.window is None or program.window.kind == "time"
+
+
+def _decided_rows(program: Program, events: Events, horizon: Horizon) -> Flags:
+    """By the row that counts: whether its matches can be given."""
+    by = deciding_row(program)
+    if by in {"any", "start"} or (by == "latest" and not latest_row_waits(program)):
+        return np.ones(events.size, dtype=np.bool_)
+    return window_has_passed(program, events, horizon)
+
+
+def latest_row_waits(program: Program) -> bool:
+    """Whether rows behind the latest one count: consuming needs the complete answer so far."""
+    return program.strategy != "any" or bool(negation_places(program) & {"end", "around"})
+
+
+def needs_two_windows(program: Program) -> bool:
+    """Whether rows matter that lie a window before the window that is still open."""
+    if program.consumption == "consume":
+        return latest_row_waits(program)
+    places = negation_places(program)
+    is_open = program.strategy != "any" or bool(places & {"end", "around"})
+    return is_open and bool(places & {"start", "around"})

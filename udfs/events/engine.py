@@ -1,0 +1,447 @@
+"""The one core: events in, matches that became certain out, the rest kept in a state.
+
+`advance` takes new events and a horizon, the event time up to which the input is complete, and
+gives the matches that are certain by then (`deciding.py` says when that is). Batch is one advance
+without a horizon; streams and adaptation make several. Any split gives the same matches, and so
+does any order of arrival, as long as no row comes that a horizon has passed.
+
+The state is the events that a later match can still need, in the order in which they came, with
+two flags each. A plan with an eager group keeps the group's partial matches beside them; a plan
+that does not know them finds its own anew from the events, so a plan may change from one advance
+to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_cep.udfs.errors import PatternError
+from spark_cep.udfs.events.branch_matcher import (
+    BranchMatcher,
+    GroupPrefixes,
+    StoredPartials,
+    extend_prefixes,
+    prefixes_from_rows,
+    prefixes_to_rows,
+)
+from spark_cep.udfs.events.bucket_plans import plan_branches
+from spark_cep.udfs.events.context import (
+    AdvanceContext,
+    MatchSet,
+    deciding_row,
+    needed_rows,
+    negation_places,
+    row_status,
+    slice_status,
+    waits_for_horizon,
+    window_has_passed,
+)
+from spark_cep.udfs.events.metrics import Meter, Metrics
+from spark_cep.udfs.events.remote_needs import prefetch_candidates
+from spark_cep.udfs.events.runs import RunEngine
+from spark_cep.udfs.events.table import (
+    AHEAD,
+    Events,
+    Flags,
+    column_to_numpy,
+    count_candidates,
+    drop_null_times,
+)
+from spark_cep.udfs.values.evaluate import ErrorTally
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.events.table import Positions
+    from spark_cep.udfs.program import BranchPlan, Program
+    from spark_cep.udfs.values.vectors import RemoteValues
+
+
+# --------------------------------------------------------------------------------------------------
+# Consumption: going through the complete answer in order and using every event once.
+#
+# Matches are ranked by latest event, earliest event, then the order keys in pattern order; one is
+# taken when none of its events was used by a taken one. That is sequential within a key, so a
+# compiled loop walks the ranked matches; everything around it is columns.
+# --------------------------------------------------------------------------------------------------
+
+
+def consume_matches(
+    matching: AdvanceContext, matches: Sequence[MatchSet], used: Flags
+) -> list[MatchSet]:
+    """The matches taken; marks their rows in `used`."""
+    _refuse_ties(matching)
+    matches = [found for found in matches if len(found)]
+    if not matches:
+        return []
+    ends = np.cumsum([len(found) for found in matches])
+    rows, offsets = _concatenate_rows(matches)
+    taken = np.zeros(int(ends[-1]), dtype=np.bool_)
+    _compile_kernel()(_rank_matches(matching, matches), offsets, rows, used, taken)
+    return [
+        found.take(np.flatnonzero(taken[end - len(found) : end]))
+        for found, end in zip(matches, ends, strict=True)
+        if taken[end - len(found) : end].any()
+    ]
+
+
+def _refuse_ties(matching: AdvanceContext) -> None:
+    events = matching.events
+    candidate = np.zeros(events.size + 1, dtype=np.int64)
+    mask = np.zeros(events.size, dtype=np.bool_)
+    for variable in range(len(matching.program.variables)):
+        mask |= events.candidates(variable)
+    np.cumsum(mask, out=candidate[1:])
+    tied = np.flatnonzero(candidate[events.tie.end] - candidate[events.tie.start] > 1)
+    if len(tied):
+        key = events.key_of(int(tied[0]))
+        raise PatternError(
+            f'consumption "consume" needs a strict order, but partition key {key!r} has rows with '
+            f"equal order keys at {events.start_of(int(tied[0]))}",
+            hint="add columns to order_by that tell the rows apart",
+            details={"key": key},
+        )
+
+
+def _rank_matches(matching: AdvanceContext, matches: Sequence[MatchSet]) -> Positions:
+    """Match numbers in rank order. Positions follow the order keys, and without ties they say
+    everything; unfilled variables rank first, lists by their elements from the left."""
+    width = {
+        variable: max(_column_count(found, variable) for found in matches)
+        for variable in range(len(matching.program.variables))
+    }
+    keys = [
+        np.concatenate([_pad_column(found, variable, place) for found in matches])
+        for variable in range(len(matching.program.variables))
+        for place in range(width[variable])
+    ]
+    earliest = np.concatenate([found.earliest for found in matches])
+    latest = np.concatenate([found.latest for found in matches])
+    return np.lexsort([*reversed(keys), earliest, latest])
+
+
+def _column_count(found: MatchSet, variable: int) -> int:
+    rows = found.rows.get(variable)
+    if rows is None:
+        return 0
+    return 1 if rows.ndim == 1 else rows.shape[1]
+
+
+def _pad_column(found: MatchSet, variable: int, place: int) -> Positions:
+    if place >= _column_count(found, variable):
+        return np.full(len(found), -1, dtype=np.int64)
+    rows = found.rows[variable]
+    return rows if rows.ndim == 1 else rows[:, place]
+
+
+def _concatenate_rows(matches: Sequence[MatchSet]) -> tuple[Positions, Positions]:
+    """All rows of all matches, and where each match's begin."""
+    parts = [
+        np.concatenate([r.reshape(len(found), -1) for r in found.rows.values()], axis=1)
+        for found in matches
+    ]
+    lengths = np.concatenate([np.full(len(p), p.shape[1], dtype=np.int64) for p in parts])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return np.concatenate([part.ravel() for part in parts]), offsets
+
+
+@cache
+def _compile_kernel() -> Callable[..., None]:
+    """Compiled on first use: importing numba costs most of a second."""
+    import numba  # noqa: PLC0415
+
+    compiled: Callable[..., None] = numba.njit(cache=True)(_take_in_order)
+    return compiled
+
+
+def _take_in_order(
+    ranked: npt.NDArray[Any],
+    offsets: npt.NDArray[Any],
+    rows: npt.NDArray[Any],
+    used: npt.NDArray[Any],
+    taken: npt.NDArray[Any],
+) -> None:
+    for match in ranked:
+        free = True
+        for at in range(offsets[match], offsets[match + 1]):
+            if used[rows[at]]:
+                free = False
+                break
+        if free:
+            taken[match] = True
+            for at in range(offsets[match], offsets[match + 1]):
+                used[rows[at]] = True
+
+
+GIVEN_COLUMN, USED_COLUMN = "__given", "__used"
+BranchPlanner = Callable[[AdvanceContext], "Sequence[BranchPlan]"]
+
+
+@dataclass(frozen=True)
+class EventState:
+    """`events` None: nothing was seen yet. The columns are the program's and the two flags.
+    `groups`: the eager groups, by branch, whose partial matches are in `kept`."""
+
+    events: pa.Table | None = None
+    horizon: int | float | None = None
+    groups: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    kept: tuple[StoredPartials, ...] = ()
+
+
+@dataclass(frozen=True)
+class EventAdvance:
+    """`matches` is lazy where nothing depends on it: walk it once; the metrics are complete
+    then. Positions are of `events`."""
+
+    events: Events
+    matches: Iterator[MatchSet]
+    state: EventState
+    metrics: Metrics
+    meter: Meter
+
+
+def advance_events(  # noqa: PLR0913 - the engine's inputs
+    program: Program,
+    state: EventState,
+    table: pa.Table,
+    horizon: int | float | None = None,
+    *,
+    planner: BranchPlanner = plan_branches,
+    lookups: tuple[RemoteValues, ...] = (),
+) -> EventAdvance:
+    """Matches that the new events decide. `horizon` None: the input has ended. `planner` makes
+    the plan once the events are known. `lookups`: for the program's remote sources, in their
+    order."""
+    metrics = Metrics()
+    fresh = drop_null_times(program, table)
+    metrics.ignored_rows = table.num_rows - fresh.num_rows
+    metrics.rows = fresh.num_rows
+    known = _split_at_horizon(program, _add_flags(state, fresh), horizon)
+    events = known.events
+    metrics.buffered_events = events.largest_buffer()
+    tally = ErrorTally(ansi=program.ansi, lookups=lookups)
+    meter = Meter(events, program.limits, metrics)
+    rows = _advance_status(program, events, horizon)
+    matching = AdvanceContext(program, events, rows, meter, tally, deciding_row(program))
+    metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
+    metrics.stretches = matching.meter.stretches
+    eager = _EagerGroups(matching, planner, state, (horizon, known))
+    matches = _count_matches(_find_matches(eager, horizon), matching.meter, tally)
+    used = None
+    if program.consumption == "consume":
+        matches, used = _consume_in_order(matching, matches)
+    rest = _remaining_state(eager, used, known.later, horizon)
+    return EventAdvance(events, matches, rest, metrics, matching.meter)
+
+
+class _EagerGroups:
+    """The branches of one advance, their plans, and the partial matches of their eager groups:
+    these are found before any match is asked for, as events come."""
+
+    def __init__(
+        self,
+        matching: AdvanceContext,
+        planner: BranchPlanner,
+        state: EventState,
+        upto: tuple[int | float | None, _HorizonSplit],
+    ) -> None:
+        horizon, rows = upto
+        self.matching = matching
+        self.plans: Sequence[BranchPlan] = ()
+        self.matchers: list[BranchMatcher] = []
+        self.prefixes: dict[int, GroupPrefixes] = {}
+        if matching.program.strategy != "any" or not matching.events.size:
+            return
+        self.plans = planner(matching)
+        self.matchers = [
+            BranchMatcher(matching, number) for number in range(len(matching.program.branches))
+        ]
+        # Where nothing comes after, a group is a join like any other.
+        if (horizon is None and not state.groups) or not keeps_partial_matches(matching):
+            return
+        for number, plan in enumerate(self.plans):
+            if self._is_kept(number, plan):
+                known = (number, plan.eager) in state.groups
+                old = None
+                if known:
+                    old = prefixes_from_rows(state.kept, number, plan.eager, rows.positions())
+                self.prefixes[number] = extend_prefixes(self.matchers[number], plan.eager, old)
+
+    def _is_kept(self, number: int, plan: BranchPlan) -> bool:
+        """Iterations of a repeated group are numbered anew in every advance."""
+        slots = self.matching.program.branches[number].slots
+        return len(plan.eager) > 1 and all(slots[slot].body is None for slot in plan.eager)
+
+    def matches(self) -> Iterator[MatchSet]:
+        for number, (matcher, plan) in enumerate(zip(self.matchers, self.plans, strict=True)):
+            prefixes = self.prefixes.get(number, {})
+            whole = {frozenset(plan.eager): prefixes[len(plan.eager)]} if prefixes else {}
+            yield from matcher.matches(plan, whole)
+
+    def kept(self, stay: Flags, place: Positions) -> tuple[StoredPartials, ...]:
+        """`stay`: which positions stay in the state; `place`: their rows there."""
+        return tuple(
+            rows
+            for number, prefixes in self.prefixes.items()
+            for rows in prefixes_to_rows(number, self.plans[number].eager, prefixes, stay, place)
+        )
+
+    def groups(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        return tuple((number, self.plans[number].eager) for number in self.prefixes)
+
+
+def keeps_partial_matches(matching: AdvanceContext) -> bool:
+    """Whether a plan's eager groups are kept. Not where a match hangs on its earliest row: which
+    partial matches are new is then not known from the status of their rows."""
+    return matching.program.strategy == "any" and matching.given_by != "earliest"
+
+
+def _find_matches(eager: _EagerGroups, horizon: int | float | None) -> Iterator[MatchSet]:
+    matching = eager.matching
+    if matching.program.strategy == "any":
+        return eager.matches()
+    if not matching.events.size:
+        return iter(())
+    prefetch_candidates(matching.program, matching.events.table, matching.tally.lookups)
+    # Which starts are decided is known when all runs have gone as far as they can.
+    race = RunEngine(matching, window_has_passed(matching.program, matching.events, horizon))
+    race.run()
+    return race.matches()
+
+
+def _count_matches(
+    matches: Iterator[MatchSet], meter: Meter, tally: ErrorTally
+) -> Iterator[MatchSet]:
+    yield from matches
+    meter.close()
+    meter.metrics.condition_errors += tally.errors
+
+
+# ---- what is known, what is decided ------------------------------------------------------------
+
+
+def _add_flags(state: EventState, fresh: pa.Table) -> pa.Table:
+    flags = pa.array(np.zeros(fresh.num_rows, dtype=np.bool_))
+    fresh = fresh.append_column(GIVEN_COLUMN, flags).append_column(USED_COLUMN, flags)
+    if state.events is None:
+        return fresh
+    return pa.concat_tables([state.events, fresh.cast(state.events.schema)])
+
+
+@dataclass(frozen=True)
+class _HorizonSplit:
+    """The events up to the horizon, and those beyond it, which have to wait. `rows`: which of all
+    rows the events are; None: all of them."""
+
+    events: Events
+    later: pa.Table | None = None
+    rows: Positions | None = None
+
+    def positions(self) -> Positions:
+        """Where each of all rows lies now; those that wait lie nowhere."""
+        found: Positions = np.argsort(self.events.permutation)
+        if self.rows is None or self.later is None:
+            return found
+        every = np.full(self.events.size + self.later.num_rows, -1)
+        every[self.rows] = found
+        return every
+
+
+def _split_at_horizon(
+    program: Program, table: pa.Table, horizon: int | float | None
+) -> _HorizonSplit:
+    if horizon is None or not waits_for_horizon(program):
+        return _HorizonSplit(Events(program, table))
+    every = Events(program, table)
+    waiting = every.time > horizon
+    if not waiting.any():
+        return _HorizonSplit(every)
+    rows = np.sort(every.rows(np.flatnonzero(~waiting)))
+    later = np.sort(every.rows(np.flatnonzero(waiting)))
+    return _HorizonSplit(
+        Events(program, table.take(pa.array(rows))), table.take(pa.array(later)), rows
+    )
+
+
+def _advance_status(program: Program, events: Events, horizon: int | float | None) -> Positions:
+    given = _read_flag(events, GIVEN_COLUMN)
+    if program.home is not None:
+        return slice_status(events, _read_flag(events, program.columns[program.home]), given)
+    return row_status(program, events, given, horizon)
+
+
+def _read_flag(events: Events, name: str) -> Flags:
+    column = events.table.column(name).to_numpy()
+    flags: Flags = column.astype(np.bool_)[events.permutation]
+    return flags
+
+
+# ---- what is kept ------------------------------------------------------------------------------
+
+
+def _remaining_state(
+    eager: _EagerGroups, used: Flags | None, later: pa.Table | None, horizon: int | float | None
+) -> EventState:
+    if horizon is None:
+        return EventState(None, None)
+    matching = eager.matching
+    events = matching.events
+    stay = _rows_to_keep(matching, horizon)
+    # In the order of the table, so that rows of one arrival stay together.
+    row_stays = np.zeros(events.size, dtype=np.bool_)
+    row_stays[events.permutation] = stay
+    rows = np.flatnonzero(row_stays)
+    place = (np.cumsum(row_stays) - 1)[events.permutation]
+    given = np.zeros(events.size, dtype=np.bool_)
+    given[events.permutation] = matching.status != AHEAD
+    table = _set_flag(events.table.take(pa.array(rows)), GIVEN_COLUMN, given[rows])
+    if used is not None:
+        of_row = np.zeros(events.size, dtype=np.bool_)
+        of_row[events.permutation] = used
+        table = _set_flag(table, USED_COLUMN, of_row[rows])
+    if later is not None:
+        table = pa.concat_tables([table, later])
+    return EventState(table, horizon, eager.groups(), eager.kept(stay, place))
+
+
+def _set_flag(table: pa.Table, name: str, flags: Flags) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, pa.array(flags))
+
+
+def _rows_to_keep(matching: AdvanceContext, horizon: int | float) -> Flags:
+    program, events = matching.program, matching.events
+    stay = needed_rows(program, events, horizon)
+    if matching.given_by == "start" and not negation_places(program) & {"start", "around"}:
+        stay &= _rows_from_open_starts(matching)
+    return stay
+
+
+def _rows_from_open_starts(matching: AdvanceContext) -> Flags:
+    """Rows of each partition from the first start on whose runs have not all ended."""
+    partition = matching.events.partition.start
+    waiting = np.flatnonzero(matching.status == AHEAD)
+    begins, first = np.unique(partition[waiting], return_index=True)
+    if not len(begins):
+        return np.zeros(len(partition), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(begins, partition), len(begins) - 1)
+    from_here = waiting[first][place]
+    rows = np.arange(len(partition))
+    return np.asarray((begins[place] == partition) & (rows >= from_here), dtype=np.bool_)
+
+
+# ---- consumption -------------------------------------------------------------------------------
+
+
+def _consume_in_order(
+    matching: AdvanceContext, matches: Iterator[MatchSet]
+) -> tuple[Iterator[MatchSet], Flags]:
+    used = _read_flag(matching.events, USED_COLUMN)
+    before = matching.meter.metrics.matches
+    taken = consume_matches(matching, list(matches), used)
+    matching.meter.metrics.matches = before + sum(len(found) for found in taken)
+    return iter(taken), used

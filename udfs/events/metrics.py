@@ -1,0 +1,219 @@
+"""What the engine counts while it works, and the limits that end it.
+
+Counts of partial matches and matches are kept for each *stretch*: a partition key and a
+window-long piece of its time: what an automaton would hold there. It does not depend on how keys
+were dealt to buckets. A time slice counts for itself, so where an input is sliced, matches that
+begin in the copied window before a slice count apart from those of the slice before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spark_cep.udfs.errors import LimitError
+from spark_cep.udfs.output import PEAK_METRICS
+from spark_cep.udfs.remotes.metrics import LookupMetrics
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.events.table import Events, Flags, Positions
+    from spark_cep.udfs.program import Condition, Limits
+
+
+# So many tests weigh as much as what was known before.
+PRIOR_TEST_COUNT = 20
+UNKNOWN_SELECTIVITY = 0.5
+
+
+@dataclass
+class Metrics:
+    """Sums over a bucket, except the peaks; the names of the first are those of `output.METRICS`.
+
+    `conditions`: by place in the program how many combinations were tested and kept; what an
+    index or a bound cut off counts as tested. `candidates` by variable. `stretches`: how many
+    windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch
+    and slots. `swaps`: changes of plan with their reasons. `remotes`: what was looked up, by the
+    names of the sources.
+    """
+
+    rows: int = 0
+    pairs: int = 0
+    partial_matches: int = 0
+    peak_partial_matches: int = 0
+    buffered_events: int = 0
+    matches: int = 0
+    condition_errors: int = 0
+    ignored_rows: int = 0
+    plan_checks: int = 0
+    planning_us: int = 0
+    matching_us: int = 0
+    stretches: int = 0
+    conditions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    candidates: dict[int, int] = field(default_factory=dict)
+    nodes: dict[tuple[int, frozenset[int]], tuple[int, int]] = field(default_factory=dict)
+    swaps: list[dict[str, str]] = field(default_factory=list)
+    remotes: dict[str, LookupMetrics] = field(default_factory=dict)
+
+    def add(self, other: Metrics) -> None:
+        for name, theirs in vars(other).items():
+            mine = getattr(self, name)
+            setattr(self, name, _combine_metric(name, mine, theirs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; a join is called by its branch and slots: "0:1,2"."""
+        nodes = {
+            f"{branch}:{','.join(map(str, sorted(slots)))}": list(counts)
+            for (branch, slots), counts in self.nodes.items()
+        }
+        return {
+            **vars(self),
+            "conditions": {str(c): list(counts) for c, counts in self.conditions.items()},
+            "candidates": {str(v): count for v, count in self.candidates.items()},
+            "nodes": nodes,
+            "remotes": {name: each.to_dict() for name, each in self.remotes.items()},
+        }
+
+
+def _combine_metric(name: str, mine: Any, theirs: Any) -> Any:
+    if isinstance(mine, list):
+        return mine + theirs
+    if isinstance(mine, dict):
+        keys = {**mine, **theirs}
+        return {key: _add_counts(mine.get(key), theirs.get(key)) for key in keys}
+    return max(mine, theirs) if name in PEAK_METRICS else mine + theirs
+
+
+def _add_counts(mine: Any, theirs: Any) -> Any:
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
+    if isinstance(mine, LookupMetrics):
+        total = LookupMetrics()
+        total.add(mine)
+        total.add(theirs)
+        return total
+    return (mine[0] + theirs[0], mine[1] + theirs[1]) if isinstance(mine, tuple) else mine + theirs
+
+
+@dataclass
+class WorkTrace:
+    """Who caused the work: pairs and results by the position of the latest row in them. That is
+    the event at whose arrival an engine that takes events one by one would have done it, where
+    each join's later side is the newer one: an eager group in the order of the pattern, a merge
+    that begins at the final event."""
+
+    pairs: Positions
+    results: Positions
+
+    @classmethod
+    def over(cls, size: int) -> WorkTrace:
+        return cls(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+
+    def add(self, pairs: Positions | None, results: Positions | None) -> None:
+        size = len(self.pairs)
+        if pairs is not None:
+            self.pairs += np.bincount(pairs, minlength=size)
+        if results is not None:
+            self.results += np.bincount(results, minlength=size)
+
+
+class Meter:
+    """Counts for one set of events and holds the limits."""
+
+    def __init__(self, events: Events, limits: Limits, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self._events = events
+        self._limits = limits
+        self.stretch = events.stretch()
+        self.stretches = int(self.stretch[-1]) + 1 if events.size else 0
+        self._partials = np.zeros(self.stretches, dtype=np.int64)
+        self._matches = np.zeros(self.stretches, dtype=np.int64)
+        estimates = events.program.estimates
+        self._known = {} if estimates is None else estimates.selectivities
+        self._place = {id(c): place for place, c in enumerate(events.program.conditions)}
+        self._tests = np.zeros((len(events.program.conditions), 2))
+        self._nodes: dict[tuple[int, frozenset[int]], list[int]] = {}
+        self.trace: WorkTrace | None = None
+
+    def pairs(self, count: int) -> None:
+        self.metrics.pairs += count
+
+    def node(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
+        """Work of one join: pairs evaluated, partial matches that came of them."""
+        counts = self._nodes.setdefault(node, [0, 0])
+        counts[0] += pairs
+        counts[1] += partials
+
+    def tested(self, conditions: Iterable[Condition], tested: float, kept: float) -> None:
+        """How many combinations a test kept. Where several conditions were one test, as in an
+        index, each is taken to have done its equal part."""
+        places = [self._place[id(condition)] for condition in conditions]
+        if tested and places:
+            share = (kept / tested) ** (1 / len(places))
+            self._tests[places] += (tested, tested * share)
+
+    def held(self, condition: Condition, held: Flags) -> None:
+        self.tested((condition,), len(held), int(np.count_nonzero(held)))
+
+    def kept_share(self, condition: Condition) -> float:
+        """The selectivity so far, beginning with what the planner knows of it, or a half."""
+        place = self._place[id(condition)]
+        tested, kept = self._tests[place]
+        known = self._known.get(place, UNKNOWN_SELECTIVITY)
+        return float((kept + known * PRIOR_TEST_COUNT) / (tested + PRIOR_TEST_COUNT))
+
+    def close(self) -> None:
+        """Puts what was counted on the way into the metrics."""
+        self.metrics.conditions = {
+            place: (round(tested), round(kept))
+            for place, (tested, kept) in enumerate(self._tests.tolist())
+            if tested
+        }
+        self.metrics.nodes = {node: (p, q) for node, (p, q) in self._nodes.items()}
+
+    def partials(self, earliest: Positions) -> None:
+        """New partial matches, by the position of their earliest row."""
+        if not len(earliest):
+            return
+        self.metrics.partial_matches += len(earliest)
+        peak = self._count(
+            self._partials, earliest, self._limits.partial_matches, "partial matches"
+        )
+        self.metrics.peak_partial_matches = max(self.metrics.peak_partial_matches, peak)
+
+    def matches(self, earliest: Positions) -> None:
+        if len(earliest):
+            self.metrics.matches += len(earliest)
+            self._count(self._matches, earliest, self._limits.matches, "matches")
+
+    def _count(self, counts: Positions, earliest: Positions, limit: int | None, what: str) -> int:
+        stretch = self.stretch[earliest]
+        first = int(stretch.min())
+        found = np.bincount(stretch - first)
+        here = counts[first : first + len(found)]
+        here += found
+        worst = int(here.argmax())
+        if limit is not None and here[worst] > limit:
+            self._exceeded(first + worst, int(here[worst]), limit, what)
+        return int(here[worst])
+
+    def _exceeded(self, stretch: int, count: int, limit: int, what: str) -> None:
+        position = int(np.searchsorted(self.stretch, stretch))
+        key = self._events.key_of(position)
+        start = self._events.start_of(position)
+        where = f"partition key {key!r}" if key else "the only partition (no partition_by)"
+        option = what.replace(" ", "_")
+        within = "" if self._events.program.window is None else " that begin within one window"
+        raise LimitError(
+            f"{where} has {count:,} {what}{within}, from {start} on; the limit is {limit:,}",
+            hint="shorten WITHIN, add conditions or a partition key, bound Kleene parts "
+            f'("b{{1,3}}"), or raise it: limits=cep.Limits({option}={limit * 10})',
+            details={
+                "key": key, "limit": option, "allowed": limit, "reached": count,
+                "partial_matches": int(self._partials[stretch]),
+                "matches": int(self._matches[stretch]),
+                "pairs": self.metrics.pairs,
+            },
+        )  # fmt: skip

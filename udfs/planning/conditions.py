@@ -1,0 +1,176 @@
+"""What a branch has to meet, as the cost model sees it: conditions and negations on sets of slots.
+
+A condition keeps a share of something: of combinations ("once"), of the elements that a list may
+take ("each", and "prev" from the second element on), or of finished lists ("complete"). Its place
+is the set of slots it reads; the order in which they are bound changes nothing about that, so
+what a set of slots costs never depends on the way to it.
+
+Left out are conditions whose variables the branch does not fill, and those that lie within one
+iteration of a repeated group: the group's body has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from spark_cep.udfs.comparisons import as_equality
+from spark_cep.udfs.expressions import FOLDS, cells_of
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Branch, Condition, Negation, Variable
+
+
+@dataclass(frozen=True)
+class IndexEquality:
+    """An equality that finds rows of `slot` by their value, once the slots `given` are bound."""
+
+    slot: int
+    given: int
+
+
+@dataclass(frozen=True)
+class ConditionModel:
+    """A condition, by its place in the program. `slots`: bit mask of those it reads. `owner`: the
+    list whose elements (or whole) it is tested on, unless it keeps combinations "once"."""
+
+    index: int
+    slots: int
+    keeps: Literal["once", "each", "prev", "complete"]
+    owner: int = -1
+    lookups: tuple[IndexEquality, ...] = ()
+
+
+@dataclass(frozen=True)
+class NegationModel:
+    """A negation: rows of `variable` that meet `conditions` block. It can be decided when the
+    slots `needs` are bound. `element` is its number among the elements of the order."""
+
+    variable: int
+    conditions: tuple[int, ...]
+    needs: int
+    element: int
+
+
+def slot_set(slots: Iterable[int]) -> int:
+    """A set of slots as the bit mask that the cost model works with."""
+    mask = 0
+    for slot in slots:
+        mask |= 1 << slot
+    return mask
+
+
+def condition_models(
+    branch: Branch, conditions: Sequence[Condition], variables: Sequence[Variable]
+) -> tuple[ConditionModel, ...]:
+    """The conditions that the branch's own rows must meet."""
+    slot_of = {v: number for number, slot in enumerate(branch.slots) for v in slot.variables}
+
+    def is_plain(variable: int) -> bool:
+        return variable in slot_of and not branch.slots[slot_of[variable]].is_list
+
+    found = []
+    for index, condition in enumerate(conditions):
+        if condition.variables <= slot_of.keys() and not any(
+            variables[v].negated for v in condition.variables
+        ):
+            applied = _condition_model(branch, index, condition, slot_of)
+            if applied is not None:
+                lookups = _index_equalities(branch, condition, slot_of, is_plain)
+                found.append(replace(applied, lookups=lookups))
+    return tuple(found)
+
+
+def _condition_model(
+    branch: Branch, index: int, condition: Condition, slot_of: dict[int, int]
+) -> ConditionModel | None:
+    read = [(slot_of[cell.variable], cell.reading) for cell in cells_of(condition.expression)]
+    slots = slot_set(slot for slot, _ in read)
+    lists = {slot for slot, _ in read if branch.slots[slot].is_list}
+    if any(reading != "each" and slot not in lists for slot, reading in read):
+        # Here one iteration is looked at; the list of iterations has this condition.
+        return None
+    if any(reading in FOLDS for _, reading in read):
+        owner = max(slot for slot, reading in read if reading in FOLDS)
+        return ConditionModel(index, slots, "complete", owner)
+    if any(reading == "prev" for _, reading in read):
+        return ConditionModel(index, slots, "prev", max(slot for slot, r in read if r == "prev"))
+    if not lists:
+        return ConditionModel(index, slots, "once")
+    owner = max(lists)
+    if slots == 1 << owner and branch.slots[owner].body is not None:
+        return None
+    return ConditionModel(index, slots, "each", owner)
+
+
+def _index_equalities(
+    branch: Branch,
+    condition: Condition,
+    slot_of: dict[int, int],
+    is_plain: Callable[[int], bool],
+) -> tuple[IndexEquality, ...]:
+    found = []
+    for variable in sorted(condition.variables):
+        slot = slot_of[variable]
+        equality = as_equality(condition, variable, is_plain)
+        if branch.slots[slot].body is None and equality is not None:
+            given = slot_set(slot_of[cell.variable] for cell in cells_of(equality.bound))
+            found.append(IndexEquality(slot, given))
+    return tuple(found)
+
+
+# ---- negations ---------------------------------------------------------------------------------
+
+
+def negation_models(
+    branch: Branch, conditions: Sequence[Condition], variables: Sequence[Variable]
+) -> tuple[NegationModel, ...]:
+    slot_of = {v: number for number, slot in enumerate(branch.slots) for v in slot.variables}
+    found = []
+    for place, negation in enumerate(branch.negations):
+        tests = [
+            (index, condition)
+            for index, condition in enumerate(conditions)
+            if negation.variable in condition.variables
+            and condition.variables - {negation.variable} <= slot_of.keys()
+        ]
+        read = {slot_of[v] for _, c in tests for v in c.variables if not variables[v].negated}
+        needs = set(range(len(branch.slots)))
+        if negation.place == "between":
+            needs = read | {*negation.after, *negation.before} | _inner_slots(branch, negation)
+        found.append(
+            NegationModel(
+                negation.variable,
+                tuple(index for index, _ in tests),
+                slot_set(needs),
+                len(branch.slots) + place,
+            )
+        )
+    return tuple(found)
+
+
+def _inner_slots(branch: Branch, negation: Negation) -> set[int]:
+    """Slots whose rows may lie where the negation looks: these never block."""
+    outside = {*negation.after, *negation.before}
+    outside |= {s for s, other in branch.precedes if other in negation.after}
+    outside |= {s for other, s in branch.precedes if other in negation.before}
+    return set(range(len(branch.slots))) - outside
+
+
+def before_masks(branch: Branch) -> list[int]:
+    """For each slot, then for each negation, the slots and negations that come before it."""
+    count = len(branch.slots)
+    before = [0] * (count + len(branch.negations))
+    for earlier, later in branch.precedes:
+        before[later] |= 1 << earlier
+    for place, negation in enumerate(branch.negations):
+        element = count + place
+        before[element] = slot_set(negation.after)
+        for slot in negation.after:
+            before[element] |= before[slot]
+        for slot in range(count):
+            follows = slot_set(negation.before) & (before[slot] | 1 << slot)
+            if follows:
+                before[slot] |= 1 << element
+    return before

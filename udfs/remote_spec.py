@@ -1,0 +1,77 @@
+"""What the driver ships of a remote source: plain data, and the function that fetches.
+
+Always holds: the strategy is decided (never "auto") and changes time, not the answer; `fetch` and
+whatever secrets it holds are in no repr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# A key is a plain value, a tuple where `remote(...)` names several.
+RemoteKey = Hashable
+FetchFunction = Callable[[list[Any]], Mapping[Any, Any]]
+
+FetchStrategy = Literal["blocking", "cached", "post", "prefetch", "lazy", "hybrid"]
+
+
+@dataclass(frozen=True)
+class Caching:
+    """`capacity` in bytes. The weights are those of current against expected need (EIRES Eq. 5):
+    where it is decided what to fetch ahead, and where what to keep."""
+
+    policy: Literal["lru", "cost"] = "lru"
+    capacity: int = 64 << 20
+    fetch_weight: float = 0.7
+    cache_weight: float = 0.5
+
+
+@dataclass(frozen=True)
+class FetchPolicy:
+    """How a fetch is tried. Times in seconds. One batch of `batch` keys is one call of the
+    function, at most `in_flight` of them run at once. After `failures` failed calls in a row no
+    call is made for `pause` seconds (an open circuit)."""
+
+    timeout: float = 10.0
+    retries: int = 3
+    backoff: float = 0.1
+    batch: int = 1000
+    in_flight: int = 4
+    failures: int = 8
+    pause: float = 5.0
+
+
+@dataclass(frozen=True)
+class RemoteSpec:
+    """`keys` and `value` are Arrow types. `part_of`: from a key to that of the whole which is
+    fetched for it; `fetch` then takes keys of wholes and gives for each a mapping of its parts.
+    `ttl`: after so many seconds a value is fetched anew, between triggers. `token`: one for each
+    call of match_pattern, so that no two queries share a cache. `is_local`: `fetch` answers at
+    once, so nothing is fetched ahead or postponed."""
+
+    name: str
+    fetch: FetchFunction = field(repr=False, compare=False)
+    keys: tuple[pa.DataType, ...]
+    value: pa.DataType
+    strategy: FetchStrategy = "cached"
+    caching: Caching = Caching()
+    patience: FetchPolicy = FetchPolicy()
+    on_error: Literal["fail", "null"] = "fail"
+    ttl: float | None = None
+    part_of: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)
+    token: str = field(default="", compare=False)
+    is_local: bool = False
+
+    @property
+    def prefetches(self) -> bool:
+        return self.strategy in ("prefetch", "hybrid") and not self.is_local
+
+    @property
+    def postpones(self) -> bool:
+        return self.strategy in ("lazy", "hybrid") and not self.is_local

@@ -1,0 +1,156 @@
+"""What the driver decides about a row pattern and ships: plain, frozen data.
+
+The shipped rows are an Arrow table whose columns are `RowProgram.columns`, by position: partition
+keys, order columns, hoisted expressions over one row, payload. Expressions are the engine's typed
+trees (`udfs/expressions.py`) whose leaves are the reads below instead of cells of variables.
+
+A variable is known by its number: its place in `variables`. A set of variables (a subset, or all
+of them) is a frozenset of numbers; None stands for the universal row pattern variable, which is
+every row of the match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from spark_cep.udfs.expressions import Expression, Type
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import Limits, Order, Window
+
+
+RowsMode = Literal["one", "all", "all omit empty", "all with unmatched"]
+VariableSet = frozenset[int] | None
+MatcherKind = Literal["walk", "gaps"]
+
+
+# ---- the pattern -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowPatternNode:
+    """kind "variable": `variable`. "concat", "alternate", "permute": `parts`, in the order of the
+    text. "repeat": one part, `low`..`high` times (None: no end), greedy or reluctant. "exclude":
+    one part. "empty", "start" (^), "end" ($): nothing."""
+
+    kind: Literal[
+        "variable", "concat", "alternate", "permute", "repeat", "exclude", "empty", "start", "end"
+    ]
+    variable: int = -1
+    parts: tuple[RowPatternNode, ...] = ()
+    low: int = 1
+    high: int | None = 1
+    greedy: bool = True
+
+
+# ---- what conditions and measures read -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowRead(Expression):
+    """The value of `column` (None: only whether there is such a row) at one row.
+
+    anchor "current": the row itself: in DEFINE the row under test, in a measure the current row.
+    "first" and "last": of the rows bound to `variables` so far (in DEFINE, the row under test
+    included where its variable is one of them) or, where `final`, in the whole match; `offset`
+    logical steps forward from the first, backward from the last. From the row that this gives,
+    `shift` physical rows within the partition: PREV is negative, NEXT positive. NULL where there
+    is no such row. PREV(LAST(A.x, 1), 2) is Read(anchor="last", {A}, offset=1, shift=-2).
+    """
+
+    anchor: Literal["current", "first", "last"]
+    column: int | None
+    type: Type
+    variables: VariableSet = None
+    offset: int = 0
+    shift: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Aggregate(Expression):
+    """An aggregate of `column` (None: count(*), or count(A.*)) over the rows bound to
+    `variables` so far (in DEFINE: the row under test included), or in the whole match.
+
+    "list", in measures only: the values in the order of the rows, NULL ones included, [] where
+    there is no row; Spark goes on with it. Its `column` None: the numbers of the variables that
+    the rows are bound to, as ints.
+
+    `argument`, in DEFINE only: in the place of a column, an expression over the aggregated row;
+    reads and classifiers in it are anchored "current", which here is that row. It is there if the
+    user's argument names CLASSIFIER() or MATCH_NUMBER(), which Spark cannot know on a row.
+    """
+
+    name: Literal["count", "sum", "avg", "min", "max", "list"]
+    column: int | None
+    type: Type
+    variables: VariableSet = None
+    distinct: bool = False
+    final: bool = False
+    argument: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Classifier(Expression):
+    """CLASSIFIER(...): the number of the variable that the anchored row is bound to, as an int
+    (the driver turns it into a name; comparisons with names arrive as comparisons of numbers).
+    Fields as in Read."""
+
+    type: Type
+    anchor: Literal["current", "first", "last"] = "current"
+    variables: VariableSet = None
+    offset: int = 0
+    shift: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class MatchNumber(Expression):
+    type: Type
+
+
+# ---- the program -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowVariable:
+    """`define` None: TRUE for every row. `name` as PATTERN first spells it."""
+
+    name: str
+    define: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Skip:
+    """AFTER MATCH SKIP. `variables` for "first" and "last" (a variable or a subset)."""
+
+    kind: Literal["past last row", "next row", "first", "last"] = "past last row"
+    variables: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class RowProgram:
+    """`within`: the event time (first order column) of every row of a match is at most so much
+    after the first row's. `orders` may be empty: rows stay as they come.
+
+    `measures`: what the engine evaluates, one output column each; the driver asks only for single
+    leaves (the reads above), all between them is Spark's. On an empty match reads are NULL, counts
+    0 and lists []; on an unmatched row everything is NULL, the match number too.
+
+    `matcher`: "walk", the kernel goes from row to row; "gaps", the points of a pattern with gaps
+    are joined. Only what `gaps/recognize.py` recognizes can be matched that way.
+    """
+
+    columns: tuple[str, ...]
+    keys: tuple[int, ...]
+    orders: tuple[Order, ...]
+    variables: tuple[RowVariable, ...]
+    pattern: RowPatternNode
+    measures: tuple[Expression, ...]
+    rows: RowsMode
+    skip: Skip
+    limits: Limits
+    within: Window | None = None
+    ansi: bool = True
+    matcher: MatcherKind = "walk"

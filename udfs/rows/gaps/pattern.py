@@ -1,0 +1,317 @@
+"""Which row patterns are points with gaps between them, and why the others are not.
+
+In `R Z* B Z* M` the variables R, B and M take one row each, the *points*; Z takes what lies
+between, a *gap*. Where a gap asks nothing of the match so far, a match is known by its points:
+which rows lie in a gap follows from where it begins and ends. So matches can be found by joining
+the points, and preferment is an order of their rows: a greedy gap prefers the latest next point,
+a reluctant one the earliest, the first gap before the second.
+
+Always holds: what is recognized has exactly the matches that the kernel finds. Whatever is not
+certainly so is not recognized, with a reason that the user can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from spark_cep.udfs.expressions import BOOL, Call, Cell, Constant, UserCall
+from spark_cep.udfs.row_program import Aggregate, Classifier, RowRead
+from spark_cep.udfs.rows.leaves import (
+    LEAVES,
+    is_physical,
+    leaves_of,
+    resolve_tested_row,
+    split_conjuncts,
+)
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.expressions import Expression
+    from spark_cep.udfs.row_program import RowPatternNode, RowProgram
+
+
+# --------------------------------------------------------------------------------------------------
+# The conditions of points, by the points whose rows they read.
+#
+# A point is bound to one row, so FIRST and LAST of it are that row, and so is what a subset of
+# points gives: which of them are bound, and in what order, is known from the pattern. A conjunct
+# that reads one point is a condition on that row and its neighbours, wherever it was written: no
+# match can be without it. One that reads several becomes a condition of a join.
+# --------------------------------------------------------------------------------------------------
+
+
+# Columns of the joined events before those that conditions read (`joining.py`).
+OWN_COLUMNS: Final = 3
+
+
+class GapRefusal(Exception):
+    """The pattern is not made of points and gaps, or not certainly."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class ShiftedColumn:
+    """A shipped column (None: only whether there is such a row), `shift` rows further on."""
+
+    column: int | None
+    shift: int
+
+
+@dataclass(frozen=True)
+class JoinConjunct:
+    """A conjunct over several points: a cell's variable is the point, its column a source."""
+
+    expression: Expression
+    points: frozenset[int]
+
+
+@dataclass
+class PointResolver:
+    """`points`: their variables in the order of the pattern. `alone`: by point, the conjuncts
+    that read nothing but its row and that row's neighbours."""
+
+    points: tuple[int, ...]
+    names: Sequence[str]
+    alone: list[list[Expression]] = field(default_factory=list)
+    crossing: list[JoinConjunct] = field(default_factory=list)
+    sources: list[ShiftedColumn] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.alone = [[] for _ in self.points]
+
+    def add(self, define: Expression, place: int) -> None:
+        """Takes in the condition of a point."""
+        for conjunct in split_conjuncts(resolve_tested_row(define, self.points[place])):
+            self._add(conjunct, place)
+
+    def _add(self, conjunct: Expression, place: int) -> None:
+        read = {leaf: self._row(leaf, place) for leaf in leaves_of(conjunct)}
+        points = {row for row in read.values() if row is not None}
+        if len(points) > 1:
+            found = replace_leaves(conjunct, lambda leaf: self._cell(leaf, read[leaf]))
+            self.crossing.append(JoinConjunct(found, frozenset(points)))
+        else:
+            (row,) = points or {place}
+            self.alone[row].append(
+                replace_leaves(conjunct, lambda leaf: _point_read(leaf, read[leaf]))
+            )
+
+    def _row(self, leaf: Expression, place: int) -> int | None:
+        """The point whose row is read, None where it is bound to none yet."""
+        name = self.names[self.points[place]]
+        if isinstance(leaf, Aggregate):
+            raise GapRefusal(f"the condition of {name} has an aggregate")
+        if isinstance(leaf, Classifier):
+            raise GapRefusal(f"the condition of {name} asks for the CLASSIFIER() of another row")
+        if not isinstance(leaf, RowRead):
+            raise GapRefusal(f"the condition of {name} asks for MATCH_NUMBER()")
+        if leaf.anchor == "current":
+            return place
+        if leaf.variables is not None and leaf.variables <= frozenset(self.points):
+            bound = [p for p, v in enumerate(self.points[: place + 1]) if v in leaf.variables]
+            if leaf.offset >= len(bound):
+                return None
+            return bound[leaf.offset if leaf.anchor == "first" else -1 - leaf.offset]
+        is_first = leaf.anchor == "first" and leaf.offset == 0
+        if is_first and (leaf.variables is None or self.points[0] in leaf.variables):
+            return 0
+        raise GapRefusal(f"the condition of {name} reads rows that a repeated variable may take")
+
+    def _cell(self, leaf: Expression, row: int | None) -> Expression:
+        assert isinstance(leaf, RowRead)
+        if row is None:
+            return Constant(None, leaf.type)
+        source = ShiftedColumn(leaf.column, leaf.shift)
+        if source not in self.sources:
+            self.sources.append(source)
+        return Cell(row, OWN_COLUMNS + self.sources.index(source), leaf.type)
+
+
+def _point_read(leaf: Expression, row: int | None) -> Expression:
+    assert isinstance(leaf, RowRead)
+    if row is None:
+        return Constant(None, leaf.type)
+    return replace(leaf, anchor="current", variables=None, offset=0)
+
+
+def replace_leaves(expression: Expression, by: Callable[[Expression], Expression]) -> Expression:
+    """The expression with something else in the place of each leaf."""
+    if isinstance(expression, LEAVES):
+        return by(expression)
+    if isinstance(expression, Call | UserCall):
+        arguments = tuple(replace_leaves(each, by) for each in expression.arguments)
+        return replace(expression, arguments=arguments)
+    return expression
+
+
+def conjunction(parts: Sequence[Expression]) -> Expression | None:
+    """All of them; None: nothing is asked."""
+    return reduce(lambda a, b: Call("and", (a, b), BOOL), parts) if parts else None
+
+
+# Candidates are bits of a mask of 64.
+MOST_POINTS: Final = 60
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row. `label` as in `Block`; `alone`: what it asks of the row and its neighbours."""
+
+    variable: int
+    label: int
+    alone: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """`low`..`high` rows (None: no end), each of which meets `condition`."""
+
+    variable: int
+    label: int
+    low: int
+    high: int | None
+    greedy: bool
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True)
+class GapPattern:
+    """`gaps[k]`: what lies between point k and the next, None where they are adjacent; the last
+    is what lies behind the last point. `crossing`: conditions over several points, their cells
+    reading `sources`."""
+
+    points: tuple[Point, ...]
+    gaps: tuple[Gap | None, ...]
+    crossing: tuple[JoinConjunct, ...]
+    sources: tuple[ShiftedColumn, ...]
+
+
+def recognize_gaps(program: RowProgram) -> GapPattern | str:
+    """The points and gaps of a pattern, or why it is not made of them."""
+    try:
+        return _recognize(program)
+    except GapRefusal as no:
+        return no.reason
+
+
+def _recognize(program: RowProgram) -> GapPattern:
+    names = [variable.name for variable in program.variables]
+    parts = list(_parts(program.pattern, excluded=False))
+    points, gaps = _place_parts(parts, names)
+    fillers = {
+        gap.variable: _gap_condition(program, gap.variable) for gap in gaps if gap is not None
+    }
+    resolver = PointResolver(tuple(point.variable for point in points), names)
+    for place, point in enumerate(points):
+        define = program.variables[point.variable].define
+        if define is not None:
+            resolver.add(define, place)
+    return GapPattern(
+        tuple(
+            Point(point.variable, point.label, conjunction(resolver.alone[place]))
+            for place, point in enumerate(points)
+        ),
+        tuple(gap and _fill_gap(gap, fillers) for gap in gaps),
+        tuple(resolver.crossing),
+        tuple(resolver.sources),
+    )
+
+
+# ---- the shape ---------------------------------------------------------------------------------
+
+
+def _parts(node: RowPatternNode, *, excluded: bool) -> Iterator[Point | Gap]:
+    """What the pattern is a sequence of."""
+    if node.kind == "variable":
+        yield Point(node.variable, 2 * node.variable + excluded)
+    elif node.kind == "concat":
+        for part in node.parts:
+            yield from _parts(part, excluded=excluded)
+    elif node.kind == "exclude":
+        yield from _parts(node.parts[0], excluded=True)
+    elif node.kind == "repeat":
+        yield from _repeat_parts(node, excluded)
+    elif node.kind != "empty":
+        raise GapRefusal(f"the pattern has {_UNSUPPORTED_NODES[node.kind]}")
+
+
+_UNSUPPORTED_NODES: Final = {
+    "alternate": "alternatives", "permute": "PERMUTE", "start": "the anchor ^",
+    "end": "the anchor $",
+}  # fmt: skip
+
+
+def _repeat_parts(node: RowPatternNode, excluded: bool) -> Iterator[Point | Gap]:
+    (body,) = node.parts
+    if (node.low, node.high) == (1, 1):
+        yield from _parts(body, excluded=excluded)
+        return
+    if node.high == 0:
+        return
+    inner = excluded
+    while body.kind == "exclude" or (body.kind == "concat" and len(body.parts) == 1):
+        inner = inner or body.kind == "exclude"
+        body = body.parts[0]
+    if body.kind != "variable":
+        raise GapRefusal("a group is repeated")
+    label = 2 * body.variable + inner
+    yield Gap(body.variable, label, node.low, node.high, node.greedy)
+
+
+def _place_parts(
+    parts: list[Point | Gap], names: list[str]
+) -> tuple[list[Point], list[Gap | None]]:
+    points: list[Point] = []
+    gaps: list[Gap | None] = []
+    for part in parts:
+        if isinstance(part, Point):
+            points.append(part)
+            gaps.append(None)
+        elif not points:
+            raise GapRefusal(f"the pattern begins with the repeated {names[part.variable]}")
+        elif gaps[-1] is not None:
+            raise GapRefusal(
+                f"{names[gaps[-1].variable]} and {names[part.variable]}, side by side, are both "
+                "repeated"
+            )
+        else:
+            gaps[-1] = part
+    _check_parts(points, gaps, names)
+    return points, gaps
+
+
+def _check_parts(points: list[Point], gaps: list[Gap | None], names: list[str]) -> None:
+    if not any(gaps[:-1]):
+        raise GapRefusal("no variable between two others is repeated")
+    if len(points) > MOST_POINTS:
+        raise GapRefusal(f"the pattern has more than {MOST_POINTS} single rows")
+    variables = [point.variable for point in points]
+    for variable in variables:
+        if variables.count(variable) > 1:
+            raise GapRefusal(f"{names[variable]} stands in several places")
+    for gap in gaps:
+        if gap is not None and gap.variable in variables:
+            raise GapRefusal(f"{names[gap.variable]} stands both alone and repeated")
+
+
+# ---- gaps --------------------------------------------------------------------------------------
+
+
+def _gap_condition(program: RowProgram, variable: int) -> Expression | None:
+    """What the rows of a gap have to meet."""
+    name, define = program.variables[variable].name, program.variables[variable].define
+    if define is None:
+        return None
+    condition = resolve_tested_row(define, variable)
+    if not is_physical(condition):
+        raise GapRefusal(f"the condition of the repeated {name} reads the match so far")
+    return condition
+
+
+def _fill_gap(gap: Gap, fillers: Mapping[int, Expression | None]) -> Gap:
+    return Gap(gap.variable, gap.label, gap.low, gap.high, gap.greedy, fillers[gap.variable])

@@ -1,1 +1,0 @@
-"""Skip till next match and strict: runs over the rows, all in lockstep."""

@@ -1,1 +1,0 @@
-"""One trigger of a stream: new rows of a bucket in, matches that became certain out."""
