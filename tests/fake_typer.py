@@ -80,7 +80,7 @@ class LocalTyper:
             return Type("interval")
         if isinstance(node, exp.Neg | exp.Abs):
             return self._type(node.this)
-        known = parse_literal(node.sql("spark"))
+        known = parse_literal(node.sql("spark", comments=False))
         if known is not None:
             return known.type
         if type(node) in _OPERATORS:

@@ -17,6 +17,8 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from spark_cep.udfs.canonical import normalized
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -65,7 +67,7 @@ class Shipment:
             return self._add(("column", name), ShippedColumn(expression, None, name))
         wanted = ShippedColumn(expression, guards or None)
         if isinstance(expression, str):
-            return self._add(("text", expression.strip()), wanted)
+            return self._add(("text", normalized(expression)), wanted)
         return self._add(("object", id(expression)), wanted)
 
     def special(self, role: ColumnRole, expression: RowExpression) -> int:

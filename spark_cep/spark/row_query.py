@@ -74,9 +74,9 @@ from spark_cep.spark.stream import (
     query_fingerprint,
 )
 from spark_cep.spark.typing import SparkTyper, quote_column, type_of
+from spark_cep.udfs.canonical import fingerprint, row_program
 from spark_cep.udfs.program import Order
 from spark_cep.udfs.row_program import RowProgram
-from spark_cep.udfs.rows.advance import row_program_fingerprint
 from spark_cep.udfs.rows.leaves import unbounded_reason
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ class RowLookups:
         """Whether anything is fetched before matching."""
         return any(not self.sources.remotes[each.remote].is_table for each in self.before)
 
-    def known_by(self) -> list[tuple[str, ...]]:
-        """What the looked-up columns mean."""
-        return [(each.remote, *each.keys) for each in self.before]
+    def known_by(self) -> list[tuple[str, tuple[str, ...]]]:
+        """What the looked-up columns mean: source and keys."""
+        return [(each.remote, each.keys) for each in self.before]
 
     def rows(self, take: Callable[[DataFrame], DataFrame]) -> DataFrame:
         """The input with its looked-up columns; what was counted goes by `take`."""
@@ -281,10 +281,10 @@ def _match_row_stream(
             look.rows(partial(observe_stream_lookups, number=number)), shipment
         )
     bucket = prepare.bucket_column([f"c{column}" for column in shipped.keys], None, count)
-    known_by = query_fingerprint(row_program_fingerprint(program), shipment, look.known_by())
+    form = query_fingerprint(row_program(program), shipment, lookups=look.known_by())
     found = stream.match_buckets(
         prepared.df.select("*", bucket.cast("int").alias("bucket")),
-        stream.StreamPlan(program, answer.output, known_by, schema, count),
+        stream.StreamPlan(program, answer.output, fingerprint(form), schema, count),
         row_job_title(facts, number),
     )
     matches = MatchFrame(found, partial(observe_stream_answer, number=number), look.sources)

@@ -6,9 +6,6 @@ operator that is told of each trigger's rows.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +39,8 @@ from spark_cep.spark.shedding import (
     shed_counts,
 )
 from spark_cep.spark.shedding_report import add_stream_shedding_facts
-from spark_cep.udfs.events.state import fingerprint_program
+from spark_cep.udfs import canonical
+from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.execution.job import StreamJob, nullable_schema
 from spark_cep.udfs.execution.state import make_identity
 
@@ -52,10 +50,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
     from spark_cep.events.compiled import CompiledPattern
-    from spark_cep.expressions.shipment import Shipment
+    from spark_cep.expressions.shipment import Shipment, ShippedColumn
     from spark_cep.options import MatchRequest
     from spark_cep.spark.event_query import PreparedPattern
     from spark_cep.spark.source import SourceFrame
+    from spark_cep.udfs.canonical import Data
     from spark_cep.udfs.output import EventOutput, RowOutput
     from spark_cep.udfs.program import Limits, Program, Window
     from spark_cep.udfs.row_program import RowProgram
@@ -160,21 +159,37 @@ def _type_text(type_: DataType) -> str:
 
 
 def query_fingerprint(
-    program: str, shipment: Shipment, masks: Sequence[Sequence[str | Column]] = ()
-) -> str:
-    """A fingerprint. `program`: that of the program; `masks`: the conditions of each variable."""
-    texts = [
-        [each.role, _normalize_text(each.text()), each.guards and sorted(each.guards)]
-        for each in shipment.shipped
-    ]
-    conditions = [[_normalize_text(each) for each in condition] for condition in masks]
-    return hashlib.sha256(json.dumps([program, texts, conditions]).encode()).hexdigest()
+    program: Data,
+    shipment: Shipment,
+    masks: Sequence[Sequence[str | Column]] = (),
+    lookups: Sequence[tuple[str, Sequence[str]]] = (),
+    inferred: Sequence[str] = (),
+) -> Data:
+    """The canonical form of a query. `program`: that of the program; `masks`: the conditions of
+    each variable; `lookups`: each looked-up column's source and keys; `inferred`: keys without
+    which no row is shipped."""
+    return canonical.query(
+        program,
+        [_shipped(each) for each in shipment.shipped],
+        [[_expression(each) for each in condition] for condition in masks],
+        [canonical.lookup(source, keys) for source, keys in lookups],
+        [canonical.sql_text(key) for key in inferred],
+    )
 
 
-def _normalize_text(expression: str | Column) -> str:
-    """Spark numbers the variables of lambda functions as they are made."""
-    text = str(expression)
-    return re.sub(r"_\d+\b", "", text) if "lambda" in text else text
+def _shipped(each: ShippedColumn) -> Data:
+    if each.role == "mask":
+        return canonical.candidate_mask()
+    assert each.role == "value", "streams are not cut into slices"
+    if each.column is not None:
+        return canonical.shipped_column(canonical.input_column(each.column))
+    return canonical.shipped_column(_expression(each.expression), each.guards)
+
+
+def _expression(each: str | Column) -> Data:
+    if isinstance(each, str):
+        return canonical.sql_text(each)
+    return canonical.spark_column(str(each))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -301,15 +316,15 @@ def match_stream(
     schema = worker_schema(output, compiled.variables, prepared.df.schema)
     names = [f"c{column}" for column in shipping.key_columns]
     bucket = prepare.bucket_column(names, None, count).cast("int").alias("bucket")
-    lookups = [(each.remote.name, *each.keys) for each in compiled.lookups]
-    known_by = query_fingerprint(
-        fingerprint_program(program), shipment, [*compiled.masks, *lookups]
+    lookups = [(each.remote.name, each.keys) for each in compiled.lookups]
+    form = query_fingerprint(
+        event_program(program), shipment, compiled.masks, lookups, compiled.inferred
     )
     in_front = None if shedding is None else shedding.in_front
     shed = None if shedding is None else shedding.before or shedding.asked
     found = match_buckets(
         prepared.df.select("*", bucket),
-        StreamPlan(program, output, known_by, schema, count, in_front),
+        StreamPlan(program, output, fingerprint(form), schema, count, in_front),
         job_title(asked.pattern, compiled, (choice, shed), number),
     )
     answer = project_matches(

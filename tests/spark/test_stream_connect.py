@@ -16,7 +16,9 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 import spark_cep as cep
+from spark_cep.udfs.canonical import spark_column
 from spark_cep import event, no, row_pattern, seq
 from tests.spark.streams import LAST, SETTINGS, Files, as_json, drained
 
@@ -68,6 +70,10 @@ def run(pattern):
     held = query.exception()
     out["held"] = held and getattr(cep.error_of(held), "message", repr(held)[:2000])
 
+def form(name):
+    return spark_column(str(F.exists("a", lambda t: F.exists(name, lambda o: o < t))))
+
+out["forms"] = [form("b") == form("b"), form("b") == form("c")]
 run(pair)
 out["held before"] = out["held"]
 files.put([LAST])
@@ -115,3 +121,9 @@ def test_an_old_checkpoint_is_refused_through_the_query_and_what_it_raises(
     assert found["held before"] is None
     assert "another pattern" in str(found["raised"])
     assert "another pattern" in str(found["held"])
+
+
+def test_a_column_is_known_by_its_text_whatever_its_lambda_variables_are_numbered(
+    found: dict[str, object],
+) -> None:
+    assert found["forms"] == [True, False]

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from spark_cep.expressions.shipment import Shipment
 from spark_cep.pattern import event, seq
-from spark_cep.spark.stream import query_fingerprint
+from spark_cep.udfs import canonical
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.execution.job import nullable_schema
 from spark_cep.udfs.execution.packing import GUARD_BUCKET, add_guard
@@ -68,10 +67,19 @@ def test_what_is_no_header_is_refused() -> None:
         (data[:4], "cut short"),
         (data[:-1], "not spark-cep's"),
         (b"SCEP" + data[4:], "not spark-cep's"),
-        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 1"),
+        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 2"),
     ):
         with pytest.raises(CepError, match=message):
             header_from_bytes(broken, MINE)
+
+
+def test_a_query_that_is_described_in_another_form_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = header_to_bytes(StateHeader(MINE))
+    monkeypatch.setattr(canonical, "FORMAT", 99)
+    with pytest.raises(CepError, match="describes its query in form 1, this release in form 99"):
+        header_from_bytes(data, MINE)
 
 
 def test_a_bucket_with_the_state_of_another_pattern_gives_nothing() -> None:
@@ -84,35 +92,6 @@ def test_a_bucket_with_the_state_of_another_pattern_gives_nothing() -> None:
     other.store = one.store
     with pytest.raises(Exception, match="another pattern"):
         other.trigger([1], -1)  # type: ignore[arg-type]
-
-
-# ---- what a query means ------------------------------------------------------------------------
-
-
-def shipment(*texts: str) -> Shipment:
-    made = Shipment(["ts", "price", "size"])
-    for text in texts:
-        made.column(text)
-    return made
-
-
-def test_conditions_that_only_spark_sees_belong_to_the_meaning() -> None:
-    base = query_fingerprint("p", shipment("ts", "price + 1"), [["kind = 'A'"], []])
-    assert base == query_fingerprint("p", shipment("TS", "price + 1"), [["kind = 'A'"], []])
-    others = [
-        query_fingerprint("q", shipment("ts", "price + 1"), [["kind = 'A'"], []]),
-        query_fingerprint("p", shipment("ts", "price + 2"), [["kind = 'A'"], []]),
-        query_fingerprint("p", shipment("ts", "size"), [["kind = 'A'"], []]),
-        query_fingerprint("p", shipment("ts", "price + 1"), [["kind = 'B'"], []]),
-        query_fingerprint("p", shipment("ts", "price + 1"), [[], ["kind = 'A'"]]),
-    ]
-    assert len({base, *others}) == len(others) + 1
-
-
-def test_the_numbers_that_spark_gives_lambda_variables_do_not() -> None:
-    text = "transform(a, lambdafunction((x_{0} + 1), x_{0}))"
-    one, other = (query_fingerprint("p", shipment("ts"), [[text.format(n)]]) for n in (1, 27))
-    assert one == other
 
 
 # ---- how rows lie in the store -----------------------------------------------------------------

@@ -6,7 +6,6 @@ another pattern, or of the same columns in another order, is refused instead of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from spark_cep.udfs import canonical
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.events.branch_matcher import StoredPartials
 from spark_cep.udfs.events.engine import EventState
@@ -25,27 +25,13 @@ if TYPE_CHECKING:
 
 
 _MAGIC = b"SCEP"
-_VERSION = 2
+_VERSION = 3
 _PREFIX = struct.Struct("<4sHI")  # magic, version, length of the JSON header
 
 
 def fingerprint_program(program: Program) -> str:
-    """Equal for programs that mean the same and ship the same columns. How a program is run
-    (plan, block size, limits) does not count: a state outlives a change of plan. Nor does where
-    a remote source's values come from: of it counts what conditions say."""
-    meaning: tuple[object, ...] = (
-        program.columns, program.keys, program.orders, program.mask, program.variables,
-        [(c.text, repr(c.expression), sorted(c.variables)) for c in program.conditions],
-        program.tree, program.window, program.strategy, program.consumption, program.ansi,
-    )  # fmt: skip
-    if program.remotes:
-        meaning += ([(r.name, r.keys, r.value) for r in program.remotes],)
-    return hashlib.sha256(_without_addresses(repr(meaning)).encode()).hexdigest()
-
-
-def _without_addresses(text: str) -> str:
-    """A user function prints with its address, which differs in every process."""
-    return " ".join(word for word in text.split() if not word.startswith("0x"))
+    """Equal for programs that mean the same and ship as many columns (`udfs/canonical.py`)."""
+    return canonical.fingerprint(canonical.event_program(program))
 
 
 def state_to_bytes(state: EventState, program: Program) -> bytes:

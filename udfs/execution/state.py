@@ -8,19 +8,19 @@ written anew as one, which costs each row a constant share over its life.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 import struct
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_cep.udfs import canonical
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.events.branch_matcher import StoredPartials
 from spark_cep.udfs.events.engine import GIVEN_COLUMN, USED_COLUMN, EventState
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _MAGIC: Final = b"SCES"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _PREFIX: Final = struct.Struct("<4sHI")  # magic, version, length of the JSON that follows
 _RESTART_HINT: Final = "or start from a new checkpoint location"
 
@@ -74,14 +74,29 @@ class StateHeader:
 
 
 def make_identity(fingerprint: str, schema: pa.Schema, buckets: int) -> StateIdentity:
-    # What Spark notes beside a column, a watermark's delay or a comment, changes no row.
-    text = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
-    return StateIdentity(fingerprint, hashlib.sha256(text.encode()).hexdigest(), buckets)
+    return StateIdentity(fingerprint, canonical.fingerprint(canonical.schema(schema)), buckets)
 
 
 def header_to_bytes(header: StateHeader) -> bytes:
-    body = {each.name: getattr(header, each.name) for each in fields(header)}
-    text = json.dumps({**body, "identity": vars(header.identity)}).encode()
+    """The names in JSON are those of the format, not of the fields here."""
+    body = {
+        "identity": {
+            "form": canonical.FORMAT,
+            "program": header.identity.program,
+            "schema": header.identity.schema,
+            "buckets": header.identity.buckets,
+        },
+        "horizon": header.horizon,
+        "segments": header.segments,
+        "next_segment": header.next_segment,
+        "has_flags": header.has_flags,
+        "nonce": header.nonce,
+        "number": header.number,
+        "kept": header.kept,
+        "groups": header.groups,
+        "learnt": header.learnt,
+    }
+    text = json.dumps(body).encode()
     return _PREFIX.pack(_MAGIC, _VERSION, len(text)) + text
 
 
@@ -102,8 +117,26 @@ def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
             hint=f"go on with the release that wrote it, {_RESTART_HINT}",
         )
     body = json.loads(data[_PREFIX.size :])
-    _check_identity(StateIdentity(**body.pop("identity")), mine)
-    return StateHeader(mine, **body)
+    theirs = body["identity"]
+    if theirs["form"] != canonical.FORMAT:
+        raise CepError(
+            f"the checkpoint describes its query in form {theirs['form']}, this release in form "
+            f"{canonical.FORMAT}",
+            hint=f"go on with the release that wrote it, {_RESTART_HINT}",
+        )
+    _check_identity(StateIdentity(theirs["program"], theirs["schema"], theirs["buckets"]), mine)
+    return StateHeader(
+        mine,
+        horizon=body["horizon"],
+        segments=body["segments"],
+        next_segment=body["next_segment"],
+        has_flags=body["has_flags"],
+        nonce=body["nonce"],
+        number=body["number"],
+        kept=body["kept"],
+        groups=body["groups"],
+        learnt=body["learnt"],
+    )
 
 
 def _check_identity(theirs: StateIdentity, mine: StateIdentity) -> None:

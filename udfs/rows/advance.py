@@ -13,17 +13,17 @@ read by another release.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from spark_cep.udfs import canonical
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
 from spark_cep.udfs.rows.answer import RowAnswerWriter, bucket_counts
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 _MAGIC: Final = b"SCER"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _PREFIX: Final = struct.Struct("<4sHI")  # magic, version, length of the JSON header
 _NEW_CHECKPOINT_HINT: Final = "start from a new checkpoint"
 
@@ -128,27 +128,8 @@ class RowState:
 
 
 def row_program_fingerprint(program: RowProgram) -> str:
-    """Equal for programs that mean the same and ship the same columns. Limits do not count."""
-    meaning = (
-        program.columns, program.keys, program.orders, program.variables, program.pattern,
-        program.measures, program.rows, program.skip, program.within, program.ansi,
-    )  # fmt: skip
-    return hashlib.sha256(json.dumps(_canonical(meaning)).encode()).hexdigest()
-
-
-def _canonical(value: Any) -> Any:
-    """The same in every process: sets have no order of their own, and a function that the user
-    gave prints with its address."""
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = [_canonical(getattr(value, each.name)) for each in fields(value)]
-        return [type(value).__name__, *parts]
-    if isinstance(value, frozenset):
-        return ["set", *sorted(value)]
-    if isinstance(value, tuple | list):
-        return [_canonical(each) for each in value]
-    if callable(value):
-        return getattr(value, "__qualname__", type(value).__name__)
-    return repr(value)
+    """Equal for programs that mean the same and ship as many columns (`udfs/canonical.py`)."""
+    return canonical.fingerprint(canonical.row_program(program))
 
 
 def _parse_header(data: bytes) -> dict[str, Any]:
