@@ -42,6 +42,7 @@ from spark_cep.spark.event_query import (
     plan_query,
     prepare_pattern,
 )
+from spark_cep.spark.keys import with_partition_columns
 from spark_cep.spark.lookups import MetricsSink, needs_fetch
 from spark_cep.spark.metrics import (
     AnswerObservations,
@@ -136,7 +137,7 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     pattern: Pattern | RowPattern,
     *,
     order_by: str | Column | Sequence[str | Column] | None = None,
-    partition_by: str | Sequence[str] | None = None,
+    partition_by: str | Column | Sequence[str | Column] | None = None,
     measures: Mapping[str, str] | None = None,
     rows: str = "one",
     after_match: str | None = None,
@@ -154,6 +155,9 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     unfilled), `match_start` and `match_end`. `measures` gives expressions over the variables
     instead of the structs, `rows="all"` one row for each matched event.
 
+    `partition_by` takes names and Columns. A Column that is more than a reference is added to the
+    input under its own name, as by `df.withColumn`.
+
     Of a row pattern what MATCH_RECOGNIZE gives: the partition columns and the measures; with
     `rows="all"` and its forms a row for each matched row, all its columns included.
     """
@@ -162,13 +166,15 @@ def match_pattern(  # noqa: PLR0913 - the public signature
             rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
             after_match=after_match, remotes=remotes, shed=shed,
         )  # fmt: skip
-        return match_rows(read_source(df), pattern, row_options, (order_by, partition_by))
+        source, keys = with_partition_columns(read_source(df), partition_by)
+        return match_rows(source, pattern, row_options, (order_by, keys))
     pattern = check_pattern(pattern)
     options = check_options(
         rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
         after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
     )  # fmt: skip
-    return _match_events(read_source(df), MatchRequest(pattern, options, order_by, partition_by))
+    source, keys = with_partition_columns(read_source(df), partition_by)
+    return _match_events(source, MatchRequest(pattern, options, order_by, keys))
 
 
 def _match_events(source: SourceFrame, asked: MatchRequest) -> DataFrame:

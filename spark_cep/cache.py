@@ -6,21 +6,21 @@ choice to `remotes/choice.py`, which knows how the pattern selects its rows.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from spark_cep.adapt import is_number
 from spark_cep.errors import PatternError
+from spark_cep.expressions.byte_sizes import byte_size
 from spark_cep.udfs.remote_spec import Caching
 
 __all__ = ["cost_based", "lru"]
 
-_UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg]?)(i?)(b?)\s*", re.I)
-
 
 def lru(size: str | int = "64 MB") -> Caching:
     """What was not asked for longest makes room.
+
+    `size` is text with a unit, or a number of bytes. As in Spark's settings units are powers of
+    1024, in any spelling: "64 MB", "64 MiB", "64m".
 
     >>> lru("1 MB").capacity
     1048576
@@ -31,7 +31,7 @@ def lru(size: str | int = "64 MB") -> Caching:
 def cost_based(
     size: str | int = "64 MB", *, fetch_weight: float = 0.7, cache_weight: float = 0.5
 ) -> Caching:
-    """What the partial matches need least for its size makes room.
+    """What the partial matches need least for its size makes room. `size` as in `lru`.
 
     The weights are shares of what is needed now, against what will be: `fetch_weight` where it is
     decided what to fetch ahead, `cache_weight` where what to keep.
@@ -57,18 +57,14 @@ def caching(value: object) -> Caching | None:
 
 
 def _bytes(size: object) -> int:
-    found = 0
-    if isinstance(size, int) and not isinstance(size, bool):
-        found = size
-    elif isinstance(size, str):
-        parts = _SIZE.fullmatch(size)
-        found = int(float(parts[1]) * 2 ** _UNITS[parts[2].lower()]) if parts else 0
-    if found <= 0:
-        raise PatternError(
-            f"{size!r} is no size of a cache",
-            hint='write a size above 0, "64 MB", "512 KB" or "1 GB", or a number of bytes',
-        )
-    return found
+    found = byte_size(size) if isinstance(size, str) else size
+    if isinstance(found, int) and not isinstance(found, bool) and found > 0:
+        return found
+    raise PatternError(
+        f"{size!r} is no size of a cache",
+        hint='write a size above 0 with its unit, "64 MB", "512 KB" or "1 GB" (MB and MiB are '
+        "both 1024 * 1024 bytes, as in Spark), or a number of bytes",
+    )
 
 
 def _share(name: str, value: Any) -> float:

@@ -8,12 +8,13 @@ a window, strategy or consumption belongs on the outermost pattern only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from spark_cep.errors import PatternError
+from spark_cep.expressions.windows import check_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -137,7 +138,9 @@ class Pattern:
                 ".within takes a duration or events=, one of the two",
                 hint='.within("10 minutes") or .within(events=2000)',
             )
-        return replace(self, window=Within(duration, events))
+        window = Within(duration, events)
+        check_window(window)
+        return replace(self, window=window)
 
     def strategy(self, name: str) -> Pattern:
         """ "skip till any match" (the default), "skip till next match" or "strict"."""
@@ -147,14 +150,18 @@ class Pattern:
         """ "reuse" (the default): an event may be in many matches; "consume": in one."""
         return replace(self, consuming=_option_code(name, _CONSUMPTIONS, "consumption"))
 
-    def times(self, quantifier: str) -> Pattern:
-        """Repeats a group: "+", "*", "{2}", "{2,4}", "{2,}", "{,4}", or "?" for an optional one.
+    def times(self, quantifier: str | int, most: int | None = None) -> Pattern:
+        """Repeats a variable or a group: "+", "*", "{2}", "{2,4}", "{2,}", "{,4}", or "?" for an
+        optional one. As numbers `times(2)` is "{2}", and `times(2, 4)` is "{2,4}".
 
         >>> seq("a", seq("b", "c").times("+")).root.parts[1].low
         1
+        >>> event("b").times(3) == event("b{3}"), event("b").times(2, 4) == event("b{2,4}")
+        (True, True)
         """
         self._check_nestable("times")
-        return replace(self, root=_apply_quantifier(self.root, quantifier, quantifier))
+        text = _quantifier(quantifier, most)
+        return replace(self, root=_apply_quantifier(self.root, text, text))
 
     def optional(self) -> Pattern:
         """This part or nothing."""
@@ -201,6 +208,12 @@ def event(name: str, condition: ConditionLike | None = None) -> Pattern:
     The name may carry a quantifier or a negation: "b+", "c?", "d{2,4}", "!e". In the condition
     a bare column is this event's own; `other.column` is another variable's.
     """
+    is_column = any(each.__name__ == "Column" for each in type(condition).__mro__)
+    if not (condition is None or isinstance(condition, str) or is_column):
+        raise PatternError(
+            f"the condition of {name} is a {type(condition).__name__}, not Spark SQL text",
+            hint='write event("a", "price > 10") or event("a", F.col("price") > 10)',
+        )
     return Pattern(_event_node(name, condition))
 
 
@@ -224,8 +237,29 @@ def _combine(name: str, kind: type[Seq | AllOf | AnyOf], parts: tuple[PatternPar
     patterns = [_as_pattern(part, name) for part in parts]
     for pattern in patterns:
         pattern._check_nestable(name)
+    _check_variables(patterns)
     conditions = tuple(text for pattern in patterns for text in pattern.conditions)
     return Pattern(kind(tuple(pattern.root for pattern in patterns)), conditions)
+
+
+def _check_variables(patterns: Iterable[Pattern]) -> None:
+    seen: dict[str, str] = {}
+    for pattern in patterns:
+        for each, _ in iter_events(pattern.root):
+            first = seen.get(each.name.casefold())
+            if first is not None:
+                message, hint = bound_twice(each.name, first)
+                raise PatternError(message, hint=hint)
+            seen[each.name.casefold()] = each.name
+
+
+def bound_twice(name: str, first: str) -> tuple[str, str]:
+    """What is wrong with a variable that the pattern has already, as `first`, and a hint."""
+    same = "" if first == name else f" (as {first}; case makes no difference)"
+    return (
+        f"the variable {name} is bound twice{same}",
+        f'give each event a name of its own; for one event several times write "{name}+"',
+    )
 
 
 def _as_pattern(part: PatternPart, where: str) -> Pattern:
@@ -265,6 +299,21 @@ def _event_node(text: str, condition: ConditionLike | None) -> EventPatternNode:
     return _apply_quantifier(node, found["quantifier"], text) if found["quantifier"] else node
 
 
+def _quantifier(quantifier: object, most: object) -> str:
+    """Numbers as braces."""
+    low_and_high = (quantifier,) if most is None else (quantifier, most)
+    if all(isinstance(each, int) and not isinstance(each, bool) for each in low_and_high):
+        return "{" + ",".join(map(str, low_and_high)) + "}"
+    if isinstance(quantifier, str) and most is None:
+        return quantifier.strip()
+    given = ", ".join(map(repr, low_and_high))
+    raise PatternError(
+        f"times({given}) has no readable quantifier",
+        hint='write times("+"), times("{2,4}") or numbers: times(3) is exactly 3, times(2, 4) is '
+        "2 to 4",
+    )
+
+
 def _apply_quantifier(part: EventPatternNode, quantifier: str, text: str) -> EventPatternNode:
     if quantifier == "?":
         return OptionalPart(part)
@@ -295,7 +344,7 @@ _CONSUMPTIONS: Mapping[str, Consumption] = {"reuse": "reuse", "consume": "consum
 
 
 def _option_code(name: str, names: Mapping[str, _T], what: str) -> _T:
-    key = re.sub(r"[\s_-]+", " ", name.strip().lower()) if isinstance(name, str) else name
+    key = re.sub(r"[\s_-]+", " ", name.strip().lower()) if isinstance(name, str) else ""
     if key not in names:
         raise PatternError(
             f"{name!r} is no {what}",

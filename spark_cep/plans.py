@@ -6,7 +6,7 @@ the pattern in `planning/forced.py`, once the pattern's variables are known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Union
 
@@ -70,14 +70,17 @@ def zstream() -> PlanRequest:
     return PlanRequest("zstream")
 
 
-def join(parts: object) -> PlanRequest:
+def join(parts: object, *right: object) -> PlanRequest:
     """Joins in the tree given: pairs of names and pairs. The left side of a pair is walked, the
-    right one is found first and looked up.
+    right one is found first and looked up. The two sides of the last join may be given by
+    themselves: `join("a", "b")`.
 
     >>> join((("a", "b"), "c")).parts
     (('a', 'b'), 'c')
+    >>> join(("a", "b"), "c") == join((("a", "b"), "c"))
+    True
     """
-    return PlanRequest("zstream", parts=_check_tree(parts))
+    return PlanRequest("zstream", parts=_check_tree((parts, *right) if right else parts))
 
 
 def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = None) -> PlanRequest:
@@ -138,13 +141,14 @@ def read_row_plan(plan: object) -> RowPlan:
     return found
 
 
-def _check_names(names: Sequence[object], what: str) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+def _check_names(names: object, what: str) -> tuple[str, ...]:
+    found = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (None,)
+    if not all(isinstance(name, str) for name in found):
         raise PlanError(
             f"{what} takes names of variables, not {names!r}",
             hint='cep.plans.chain("c", "b"), cep.plans.hybrid(eager=["b"], lazy=["a", "c"])',
         )
-    return tuple(str(name) for name in names)
+    return tuple(str(name) for name in found)
 
 
 def _check_tree(parts: object) -> Names:

@@ -21,6 +21,7 @@ from spark_cep.expressions.row_variables import (
     check_define,
     variable_names,
 )
+from spark_cep.expressions.windows import check_window
 from spark_cep.pattern import Within
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ class RowPattern:
 
     def within(self, duration: str | timedelta | float) -> RowPattern:
         """Each row's event time is at most so much after that of the match's first row."""
-        return replace(self, window=Within(duration))
+        window = Within(duration)
+        check_window(window)
+        return replace(self, window=window)
 
 
 def row_pattern(
@@ -84,7 +87,15 @@ def row_pattern(
 def _as_pairs(
     given: Mapping[str, _T] | Iterable[tuple[str, _T]] | None, what: str
 ) -> list[tuple[str, _T]]:
-    pairs = list(given.items() if isinstance(given, Mapping) else given or ())
+    try:
+        pairs = list(given.items() if isinstance(given, Mapping) else given or ())
+        is_sound = all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+    except TypeError:
+        is_sound = False
+    if not is_sound:
+        raise PatternError(
+            f"{what}= takes a dict, not {type(given).__name__}", hint=f"for example {_EXAMPLE}"
+        )
     for name, _ in pairs:
         if not isinstance(name, str):
             raise PatternError(

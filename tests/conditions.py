@@ -2,8 +2,8 @@
 
 The texts keep to what the engine evaluates itself, so that each differential test runs it; what
 only Spark can evaluate has tests with Spark. A condition over a negated variable names one such
-variable; folds and `prev` stand on lists; no division is over one variable only, because its
-error would be Spark's.
+variable; folds and `prev` stand on lists. A division over one variable stands only where the text
+around it keeps Spark from dividing by zero, because its error would be Spark's.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ _PAIRS = (
     "greatest({v}.f, {w}.f) > 1",
     "CASE WHEN {v}.x > {w}.x THEN {v}.f ELSE {w}.f END > 0",
     "if({v}.x = {w}.x, {v}.f, {w}.f) >= 1",
+    "CASE {v}.x WHEN 0 THEN {w}.x WHEN 1 THEN 6 div {v}.x ELSE 6 % {v}.x + {w}.x END > 2",
+    "if({v}.x = 0 OR {w}.x = 0, {w}.x, 6 div {v}.x + {w}.x) = 3",
+    "coalesce({v}.x, {v}.t * 2 + {w}.x) > 2",
+    "{v}.x IN (0, 6 div {v}.x + {w}.x)",
+    "{v}.x BETWEEN 1 AND 6 div {v}.x + {w}.x",
     "{v}.x BETWEEN {w}.x - 1 AND {w}.x + 1",
     "{v}.x IN ({w}.x, 2)",
     "isnan({v}.f) = isnan({w}.f)",

@@ -144,14 +144,58 @@ def test_computed_parts_are_guarded_and_plain_columns_are_not() -> None:
         ("(a.flag AND 9 / a.qty > b.qty) OR b.flag", "CASE WHEN (NOT ((`flag`) <=> FALSE)) THEN"),
         ("CASE WHEN a.flag THEN 9 / a.qty ELSE b.qty END > 1", "CASE WHEN (`flag`) THEN"),
         ("if(a.flag, b.qty, 9 / a.qty) > 1", "CASE WHEN (NOT ((`flag`) <=> TRUE)) THEN"),
+        (
+            "CASE a.name WHEN 'n' THEN 9 / a.qty + b.qty ELSE 0 END > 5",
+            "CASE WHEN ((`name`) = ('n')) THEN",
+        ),
+        (
+            "CASE 'n' WHEN b.name THEN 1 WHEN a.name THEN 2 ELSE 9 / a.qty END > b.qty",
+            "CASE WHEN (NOT ((('n') = (`name`)) <=> TRUE)) THEN",
+        ),
+        (
+            "CASE a.qty WHEN 0 THEN 0 WHEN 1 THEN 9 / a.qty + b.qty END > 5",
+            "CASE WHEN (NOT (((`qty`) = (0)) <=> TRUE)) AND ((`qty`) = (1)) THEN",
+        ),
+        ("nvl2(a.name, 9 / a.qty, b.qty) > 1", "CASE WHEN ((`name`) IS NOT NULL) THEN"),
+        ("nvl2(a.name, b.qty, 9 / a.qty) > 1", "CASE WHEN ((`name`) IS NULL) THEN"),
+        ("coalesce(a.price, 9 / a.qty, b.qty) > 1", "CASE WHEN ((`price`) IS NULL) THEN"),
+        ("nvl(a.price, 9 / a.qty + b.qty) > 1", "CASE WHEN ((`price`) IS NULL) THEN"),
+        ("ifnull(a.price, 9 / a.qty + b.qty) > 1", "CASE WHEN ((`price`) IS NULL) THEN"),
+        (
+            "a.qty BETWEEN 1 AND 9 / a.qty + b.qty",
+            "CASE WHEN (NOT (((`qty`) >= (1)) <=> FALSE)) THEN",
+        ),
+        (
+            "a.qty IN (0, 9 / a.qty + b.qty)",
+            "CASE WHEN (NOT (((`qty`) = (0)) <=> TRUE)) THEN",
+        ),
+        # A condition over several variables still says something about each.
+        ("if(a.flag AND b.flag, 9 / a.qty, b.qty) > 1", "CASE WHEN (`flag`) THEN"),
+        (
+            "if(a.flag OR b.flag, b.qty, 9 / a.qty) > 1",
+            "CASE WHEN (NOT ((`flag`) <=> TRUE)) THEN",
+        ),
+        ("if(NOT (a.flag OR b.flag), 9 / a.qty, b.qty) > 1", "CASE WHEN (NOT (`flag`)) THEN"),
     ],
 )
 def test_hoisting_keeps_the_guards_that_stand_in_the_text(text: str, guarded: str) -> None:
     assert f"{guarded} 9 / `qty` END" in compiled(AB.where(text)).shipment.texts
 
 
-def test_guards_of_other_variables_are_not_made_up() -> None:
-    assert "9 / `qty`" in compiled(AB.where("b.flag OR 9 / a.qty > b.qty")).shipment.texts
+@pytest.mark.parametrize(
+    "text",
+    [
+        "b.flag OR 9 / a.qty > b.qty",
+        "CASE b.name WHEN 'n' THEN 9 / a.qty ELSE 0 END > 5",
+        "CASE a.name WHEN b.name THEN 9 / a.qty ELSE 0 END > 5",
+        "coalesce(b.price, 9 / a.qty) > 1",
+        "if(a.flag OR b.flag, 9 / a.qty, 0) > 1",
+        "least(9 / a.qty, b.price) > 1",
+        "nullif(9 / a.qty, b.price) > 1",
+    ],
+)
+def test_guards_of_other_variables_are_not_made_up(text: str) -> None:
+    assert "9 / `qty`" in compiled(AB.where(text)).shipment.texts
 
 
 # ---- types -------------------------------------------------------------------------------------

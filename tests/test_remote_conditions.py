@@ -39,10 +39,23 @@ def test_a_key_that_may_fail_is_computed_for_its_variable_and_under_its_guards()
     assert column.guards == ("(NOT ((`flag`) <=> TRUE))",)
 
 
-def test_a_key_in_a_branch_of_case_is_guarded_by_its_test() -> None:
-    text = "CASE WHEN a.flag THEN remote('t_limit', upper(a.name)) ELSE 0D END > 1"
+@pytest.mark.parametrize(
+    ("text", "guards"),
+    [
+        ("CASE WHEN a.flag THEN {} ELSE 0D END > 1", ("(`flag`)",)),
+        ("CASE a.name WHEN 'n' THEN {} ELSE 0D END > 1", ("((`name`) = ('n'))",)),
+        ("a.flag AND coalesce(a.price, {}) > 1", ("((`price`) IS NULL)",)),
+        (
+            "a.flag OR coalesce(a.price, {}) > 1",
+            ("(NOT ((`flag`) <=> TRUE))", "((`price`) IS NULL)"),
+        ),
+        ("if({} > 1, {}, 0D) > 2", ()),
+    ],
+)
+def test_a_key_in_a_branch_is_guarded_by_its_test(text: str, guards: tuple[str, ...]) -> None:
+    text = text.replace("{}", "remote('t_limit', upper(a.name))")
     (column,) = looking(PAIR.where(text)).compiled.lookups
-    assert column.guards == ("(`flag`)",)
+    assert column.guards == guards
 
 
 def test_in_of_an_array_is_written_as_array_contains_for_spark() -> None:

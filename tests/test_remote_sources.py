@@ -136,9 +136,25 @@ def test_nothing_of_a_function_is_in_the_repr() -> None:
 def test_sizes_of_caches_are_texts_or_bytes() -> None:
     assert cep.cache.lru("1.5 KB").capacity == 1536
     assert cep.cache.lru(10).capacity == 10
+    for size in ("64 MB", "64MiB", "64 mb", "64m", " 64 M ", "65536 KiB", "65536k", "0.0625 GB"):
+        assert cep.cache.lru(size).capacity == 64 << 20, size
+    assert cep.cache.lru("100 B").capacity == 100
     found = cep.cache.cost_based("2gib", fetch_weight=1, cache_weight=0)
     assert found == Caching("cost", 2 << 30, 1.0, 0.0)
-    for size in ("", "0 MB", "-1", "64 parsecs", 0, True, 1.5, None):
+    wrong = (
+        "",
+        "0 MB",
+        "-1",
+        "64 parsecs",
+        "64i",
+        "64 iB",
+        "64 Mi",
+        "64 Mib/s",
+        "64",
+        "0.5 B",
+        "1e999 B",
+    )
+    for size in (*wrong, 0, True, 1.5, None):
         assert "is no size of a cache" in error(lambda size=size: cep.cache.lru(size)).message
     found_ = error(lambda: cep.cache.cost_based(fetch_weight=1.5))
     assert "fetch_weight is 1.5" in found_.message

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from spark_cep import all_of, any_of, event, no, seq, udf
-from spark_cep.errors import PatternError
+import spark_cep as cep
+from spark_cep import all_of, any_of, event, no, row_pattern, seq, udf
+from spark_cep.errors import CepError, PatternError
+from spark_cep.events import branches
 from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.schema import ColumnInfo
-from spark_cep.pattern import Pattern, Seq
+from spark_cep.pattern import Event, Pattern, Seq, iter_events
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from tests.compiling import INFOS, compiled, problems
 from tests.fake_typer import LocalTyper
@@ -130,12 +135,24 @@ def one(pattern: Pattern, **options: Any) -> tuple[str, str, Any]:
 # ---- the pattern -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("second", ["a", "A"])
-def test_a_variable_bound_twice(second: str) -> None:
-    message, hint, marked = one(seq("a", "b", second))
-    assert f"the variable {second} is bound twice" in message
-    assert f'"{second}+"' in hint
-    assert marked == second
+@pytest.mark.parametrize("second", ["a", "A", "!a", "a+"])
+@pytest.mark.parametrize("built", [seq, all_of, any_of])
+def test_a_variable_bound_twice_is_refused_when_written(
+    built: Callable[..., Pattern], second: str
+) -> None:
+    name = second.strip("!+")
+    for parts in (("a", "b", second), ("b", seq("c", "a"), all_of(second, "d"))):
+        with pytest.raises(PatternError) as caught:
+            built(*parts)
+        assert f"the variable {name} is bound twice" in caught.value.message
+        assert f'"{name}+"' in (caught.value.hint or "")
+
+
+def test_a_variable_bound_twice_in_nodes_put_together_by_hand_is_found() -> None:
+    message, hint, marked = one(Pattern(Seq((Event("a"), Event("A")))))
+    assert "the variable A is bound twice (as a; case makes no difference)" in message
+    assert '"A+"' in hint
+    assert marked == "A"
 
 
 def test_an_empty_pattern() -> None:
@@ -151,10 +168,6 @@ def test_a_pattern_of_negations_only() -> None:
 def test_a_misplaced_negation() -> None:
     assert "NOT x stands directly in any_of" in one(any_of("a", no("x")))[0]
     assert "no time window bounds it" in one(seq("a", "!x"))[0]
-
-
-def test_an_unreadable_window_is_not_also_a_missing_one() -> None:
-    assert "'soon' cannot be read" in one(seq("a", "!x").within("soon"))[0]
 
 
 # ---- conditions in event() ---------------------------------------------------------------------
@@ -180,7 +193,7 @@ def test_a_name_that_two_columns_have() -> None:
     assert problems(AB.where("a.qty > 1"), columns=columns, case_sensitive=True) == []
 
 
-class _Column:
+class Column:
     def __init__(self, printed: str, type_: Type | str) -> None:
         self.printed, self.type = printed, type_
 
@@ -191,10 +204,10 @@ class _Column:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (_Column("(rand() > 0.5)", BOOL), "rand() gives another value each time"),
-        (_Column("explode(tags)", BOOL), "explode() makes several rows"),
-        (_Column("(qty + 1)", BIGINT), "must be TRUE or FALSE, but that of a is BIGINT"),
-        (_Column("(zz > 1)", "no column zz"), "the condition of a: no column zz"),
+        (Column("(rand() > 0.5)", BOOL), "rand() gives another value each time"),
+        (Column("explode(tags)", BOOL), "explode() makes several rows"),
+        (Column("(qty + 1)", BIGINT), "must be TRUE or FALSE, but that of a is BIGINT"),
+        (Column("(zz > 1)", "no column zz"), "the condition of a: no column zz"),
     ],
 )
 def test_a_wrong_column(column: Any, message: str) -> None:
@@ -289,30 +302,55 @@ def test_a_wrong_partition() -> None:
 @pytest.mark.parametrize(
     ("pattern", "order_by", "message", "marked"),
     [
-        (AB.within("0 hours"), "ts", "is not positive", "0 hours"),
         (AB.within(10), "ts", "needs a unit", "10"),
-        (AB.within("2 months"), "ts", "no fixed length", "2 months"),
         (AB.within("2 hours"), "card", "first order column is BIGINT", "2 hours"),
-        (AB.within(events=0), "ts", "leaves no row", "0"),
     ],
 )
-def test_a_wrong_window(pattern: Pattern, order_by: str, message: str, marked: str) -> None:
+def test_a_window_that_does_not_fit_the_event_time(
+    pattern: Pattern, order_by: str, message: str, marked: str
+) -> None:
     found, hint, place = one(pattern, order_by=order_by)
     assert message in found
     assert hint
     assert place == marked
 
 
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        ({"duration": "5 minuts"}, "minuts is no unit of time"),
+        ({"duration": "soon"}, "'soon' cannot be read"),
+        ({"duration": "10"}, "needs a unit"),
+        ({"duration": "0 hours"}, "is not positive"),
+        ({"duration": timedelta(0)}, "is not positive"),
+        ({"duration": -1}, "is not positive"),
+        ({"duration": float("inf")}, "is no window"),
+        ({"duration": True}, "takes text, a timedelta or a number, not bool"),
+        ({"duration": ["5 minutes"]}, "takes text, a timedelta or a number, not list"),
+        ({"duration": "2 months"}, "no fixed length"),
+        ({"events": 0}, "leaves no row"),
+        ({"events": "5"}, "is no count of rows"),
+        ({}, "one of the two"),
+    ],
+)
+def test_a_wrong_window_is_refused_when_written(window: dict[str, Any], message: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(message)) as caught:
+        AB.within(**window)
+    assert caught.value.hint or caught.value.details
+    if "duration" in window:
+        with pytest.raises(PatternError, match=re.escape(message)):
+            row_pattern("a b").within(window["duration"])
+
+
 # ---- the report --------------------------------------------------------------------------------
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    pattern = seq(event("a", "prise > 1"), "A", "b").where("a.qty +", "b.qty", "rand() > b.qty")
-    found = problems(pattern.within("soon"), order_by="ts", partition_by="nmae")
+    pattern = seq(event("a", "prise > 1"), "b").where("a.qty +", "b.qty", "rand() > b.qty")
+    found = problems(pattern.within(5), order_by="ts", partition_by="nmae")
     assert [problem["message"].split(":")[0][:40] for problem in found] == [
-        "the variable A is bound twice (as a; cas",
         "partition_by",
-        "WITHIN 'soon' cannot be read",
+        "within(5) needs a unit",
         "the input has no column prise",
         "not a Spark SQL expression",
         "rand() gives another value each time, so",
@@ -364,3 +402,126 @@ def test_a_user_function_is_not_for_spark() -> None:
     assert compiled(AB.where("is_odd_test(a.qty)")).conditions() == ["is_odd_test(a[`qty`])"]
     message = one(AB.where("is_odd_test(a.name || b.name)").strategy("strict"))[0]
     assert "does not compute || over several variables" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "blamed"),
+    [
+        ("LEAST(a.qty + b.qty, 1.5D) || 'x' = 'y'", "||"),
+        ("least(a.name, b.name) LIKE 'x'", "LIKE"),
+        ("upper(concat(a.name, b.name)) || lower(b.name) = 'x'", "||"),
+        ("upper(a.name || b.name) = 'x'", "upper()"),
+    ],
+)
+def test_a_condition_that_cannot_be_tested_names_the_operation_at_fault(
+    text: str, blamed: str
+) -> None:
+    with pytest.raises(PatternError) as caught:
+        compiled(AB.consumption("consume").where(text))
+    assert f"does not compute {blamed} over several variables" in caught.value.message
+
+
+def test_too_many_ways_are_counted_before_any_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(tree: object) -> object:
+        raise AssertionError(f"made the choices of {tree}")
+
+    monkeypatch.setattr(branches, "_choices", made)
+    optional = [f"v{i}?" for i in range(19)]
+    ors = [any_of(f"x{i}", f"y{i}") for i in range(60)]
+    for many in (seq("s", all_of(*optional), "e"), seq(*ors)):
+        (problem,) = problems(many)
+        assert "more than 4096 ways" in problem["message"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        seq("a", "b?", any_of("c", seq("d", "e?"), "f*")),
+        seq("a?", "!x", all_of("b{0,2}", any_of("c", seq("d?", "e?"))).optional()).within("1 hour"),
+        all_of("a*", "b?").within("1 hour"),
+        any_of(seq("a", "b").times("*"), seq("c", "d?")),
+    ],
+)
+def test_the_ways_to_fill_a_pattern_are_counted_as_they_are_made(pattern: Pattern) -> None:
+    index = {event.name: number for number, (event, _) in enumerate(iter_events(pattern.root))}
+    tree = branches._tree(pattern.root, index)
+    made = list(branches._choices(tree))
+    unfilled = [c for c in made if c.tree is None or not branches._positives(c.tree)]
+    assert branches._counts(tree) == (len(made), len(unfilled))
+
+
+# ---- builders ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "braces"),
+    [((3,), "{3}"), ((2, 4), "{2,4}"), ((0, 2), "{0,2}"), (("+",), "+"), ((" {2,} ",), "{2,}")],
+)
+def test_times_takes_text_and_numbers(written: tuple[Any, ...], braces: str) -> None:
+    assert event("a").times(*written) == event(f"a{braces}")
+    assert seq("a", "b").times(*written) == seq("a", "b").times(braces)
+
+
+@pytest.mark.parametrize(
+    ("slip", "message"),
+    [
+        (lambda: event("a").times(0), "can never be met"),
+        (lambda: event("a").times(-1), "no readable quantifier"),
+        (lambda: event("a").times(4, 2), "can never be met"),
+        (lambda: event("a").times(True), "times(True) has no readable quantifier"),
+        (lambda: event("a").times(2.5), "times(2.5) has no readable quantifier"),
+        (lambda: event("a").times("+", 3), "times('+', 3) has no readable quantifier"),
+        (lambda: event("a").times(None), "times(None) has no readable quantifier"),
+        (lambda: event(3), "3 is no variable name"),
+        (lambda: event("a", 5), "the condition of a is a int"),
+        (lambda: event("a", ["x > 1"]), "the condition of a is a list"),
+        (lambda: seq(["a", "b"]), "takes names and patterns, not list"),
+        (lambda: no(3), "takes names and patterns, not int"),
+        (lambda: AB.where(True), "takes Spark SQL text, not bool"),
+        (lambda: AB.where(["a.x > 1"]), "takes Spark SQL text, not list"),
+        (lambda: AB.strategy(["strict"]), "is no strategy"),
+        (lambda: AB.consumption(None), "is no consumption"),
+        (lambda: row_pattern(3), "takes the text of a pattern, not int"),
+        (lambda: row_pattern("a b", "price > 1"), "define= takes a dict, not str"),
+        (lambda: row_pattern("a b", 5), "define= takes a dict, not int"),
+        (lambda: row_pattern("a b", [("a",)]), "define= takes a dict, not list"),
+        (lambda: row_pattern("a b", {"a": 5}), "the condition of a is a int"),
+        (lambda: row_pattern("a b", subset={"u": 5}), "the subset u takes names"),
+        (lambda: row_pattern("a b", subset="u"), "subset= takes a dict, not str"),
+        (lambda: cep.plans.chain(1, 2), "chain takes names of variables"),
+        (lambda: cep.plans.chain(["a", "b"]), "chain takes names of variables"),
+        (lambda: cep.plans.join("a", "b", "c"), "is no join of two parts"),
+        (lambda: cep.plans.join(5), "is no join of two parts"),
+        (lambda: cep.plans.join({"a", "b"}), "is no join of two parts"),
+        (lambda: cep.plans.hybrid(eager=5, lazy=["a"]), "hybrid takes names of variables"),
+        (lambda: cep.plans.hybrid(eager="ab", lazy=["c"]), "hybrid takes names of variables"),
+        (lambda: cep.adapt.threshold("0.3"), "the threshold is '0.3'"),
+        (lambda: cep.adapt.invariants(k="1"), "k is '1'"),
+        (lambda: cep.adapt.invariants(distance=[1]), "the distance is [1]"),
+        (lambda: cep.Statistics(rates=[("a", 1)]), "rates is a dict, not list"),
+        (lambda: cep.Statistics(rates={"a": "1"}), "the rate of 'a' is '1'"),
+        (lambda: cep.Statistics(selectivities={"ab": 0.1}), "'ab' is no pair of variables"),
+        (lambda: cep.Statistics(selectivities={("a", "b"): None}), "the selectivity of"),
+        (cep.Shed, "takes one of keep, latency and rows_per_second"),
+        (lambda: cep.Shed(keep="0.3"), "keep is '0.3'"),
+        (lambda: cep.Shed(keep=0.3, policy=["utility"]), "is no policy"),
+        (lambda: cep.Shed(latency=5), "latency 5 is no duration"),
+        (lambda: cep.Shed(keep=0.3, seed="7"), "the seed is '7'"),
+        (lambda: cep.Shed(keep=0.3, history=5), "history is"),
+        (lambda: cep.cache.lru(None), "None is no size of a cache"),
+        (lambda: cep.cache.cost_based("1 MB", fetch_weight="0.7"), "fetch_weight is '0.7'"),
+        (lambda: cep.Remote.fetch(None, "int"), "fn takes a function"),
+        (lambda: cep.Remote.fetch(print, 5), "value_type"),
+        (lambda: cep.Remote.table(5, key="a"), "table"),
+        (lambda: cep.Limits(partial_matches="5"), "partial_matches"),
+        (lambda: cep.Limits(matches=0), "matches"),
+        (lambda: cep.udf(5), "udf"),
+    ],
+)
+def test_a_slip_in_a_builder_is_an_error_of_the_library(
+    slip: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(CepError) as caught:
+        slip()
+    assert message in caught.value.message
+    assert caught.value.hint or caught.value.details

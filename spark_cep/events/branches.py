@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 
 from spark_cep.errors import PatternError
 from spark_cep.pattern import (
@@ -37,17 +38,17 @@ def build_branches(
     """The tree over variable ids, and the branches whose union is the answer."""
     tree = _tree(root, index)
     names = {number: name for name, number in index.items()}
-    branches = []
-    for choice in _choices(tree):
-        if choice.tree is None or not _positives(choice.tree):
-            continue
-        branch = _branch(choice, names, has_time_window=has_time_window)
-        branches.append(branch)
-        if len(branches) > MAX_BRANCHES:
-            raise PatternError(
-                f"the pattern can be filled in more than {MAX_BRANCHES} ways",
-                hint="use fewer optional parts and any_of's, or split the pattern in two",
-            )
+    ways, unfilled = _counts(tree)
+    if ways - unfilled > MAX_BRANCHES:
+        raise PatternError(
+            f"the pattern can be filled in more than {MAX_BRANCHES} ways",
+            hint="use fewer optional parts and any_of's, or split the pattern in two",
+        )
+    branches = [
+        _branch(choice, names, has_time_window=has_time_window)
+        for choice in _choices(tree)
+        if choice.tree is not None and _positives(choice.tree)
+    ]
     if not branches:
         raise PatternError(
             "the pattern has no part that binds a row",
@@ -145,6 +146,22 @@ def _choices(tree: Tree) -> Iterator[_BranchChoice]:
             parts = tuple(choice.tree for choice in chosen if choice.tree is not None)
             empty = frozenset[int]().union(*(choice.empty for choice in chosen))
             yield _BranchChoice(_flatten(tree, parts) if parts else None, empty)
+
+
+def _counts(tree: Tree) -> tuple[int, int]:
+    """How many choices a tree has, and in how many of them no row is bound."""
+    if tree.kind == "event":
+        return 1, 0
+    if tree.kind == "not":
+        return 1, 1
+    if tree.kind == "repeat":
+        may_be_empty = int(tree.low == 0)
+        return 1 + may_be_empty, may_be_empty
+    parts = [_counts(part) for part in tree.parts]
+    if tree.kind == "optional":
+        return parts[0][0] + 1, parts[0][1] + 1
+    join = sum if tree.kind == "any" else prod
+    return join(ways for ways, _ in parts), join(unfilled for _, unfilled in parts)
 
 
 def _flatten(tree: Tree, parts: tuple[Tree, ...]) -> Tree:

@@ -31,7 +31,7 @@ from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.translation import CompilerSession
 from spark_cep.expressions.types import is_fixed_zone, name_of
 from spark_cep.expressions.windows import window_of
-from spark_cep.pattern import EventPatternNode, Pattern, Repeat, children, iter_events
+from spark_cep.pattern import EventPatternNode, Pattern, Repeat, bound_twice, children, iter_events
 from spark_cep.udfs.expressions import BOOL
 from spark_cep.udfs.program import Branch, Tree, Variable, Window
 
@@ -140,13 +140,8 @@ def _check_names(work: _Compilation) -> None:
         seen.setdefault(variable.name.casefold(), variable.name)
         if first is None:
             continue
-        same = "" if first == variable.name else f" (as {first}; case makes no difference)"
-        work.problems.add(
-            f"the variable {variable.name} is bound twice{same}",
-            Place.whole(variable.name),
-            hint="give each event a name of its own; for one event several times write "
-            f'"{variable.name}+"',
-        )
+        message, hint = bound_twice(variable.name, first)
+        work.problems.add(message, Place.whole(variable.name), hint=hint)
     if not work.names.variables:
         work.problems.add("the pattern is empty", hint='name events: seq("a", "b")')
 

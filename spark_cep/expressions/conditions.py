@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from spark_cep.expressions.guards import guarded_operands
 from spark_cep.expressions.lookups import LookupColumn
 from spark_cep.expressions.names import Reference
 from spark_cep.expressions.refusals import find_refusals
@@ -41,16 +42,12 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------
 # The parts of a conjunct that concern one variable, which Spark computes on a row.
 #
-# Hoisting must not wake an error that a guard in the text keeps asleep: in
-# `a.kind <> 'n' OR CAST(a.payload AS INT) > b.x` the cast is computed only where its own
-# variable's earlier alternatives leave the question open. Guards over other variables cannot be
-# kept, as their rows are not known yet.
+# A part is computed only where the guards around it hold (guards.py).
 # --------------------------------------------------------------------------------------------------
 
 
 # (variable, text on its row): a part is evaluated only where all texts for its variable are TRUE.
 Guards = tuple[tuple[int, str], ...]
-IS_TRUE, IS_NOT_TRUE, IS_NOT_FALSE = "({})", "(NOT (({}) <=> TRUE))", "(NOT (({}) <=> FALSE))"
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,22 @@ def row_part(conjunct: Conjunct, node: exp.Expr) -> RowPart | None:
     return RowPart(node, next(iter(named)), conjunct.row_text(node))
 
 
+def over_one_row(
+    conjunct: Conjunct, nodes: Sequence[exp.Expr]
+) -> tuple[int, tuple[str, ...]] | None:
+    """The only variable that the nodes are about, and their texts on its row; None if they are
+    about several, or if Spark cannot evaluate one of them on a row."""
+    parts = [row_part(conjunct, node) for node in nodes]
+    variables = {part.variable for part in parts if part is not None}
+    is_known = all(
+        part is not None or not conjunct.names_anything(node)
+        for part, node in zip(parts, nodes, strict=True)
+    )
+    if len(variables) != 1 or not is_known:
+        return None
+    return variables.pop(), tuple(conjunct.row_text(node) for node in nodes)
+
+
 def _is_inside_not(conjunct: Conjunct, node: exp.Expr) -> bool:
     """In `x IS NOT NULL` the text of `x IS NULL` does not stand by itself."""
     parent = node.parent
@@ -95,12 +108,6 @@ def is_column(conjunct: Conjunct, node: exp.Expr) -> bool:
         node = node.this
     reference = conjunct.reference(node)
     return reference is not None and reference.column is not None
-
-
-def guard_of(conjunct: Conjunct, node: exp.Expr, form: str) -> Guards:
-    """What a condition in the text says about the rows of the one variable that it is about."""
-    part = row_part(conjunct, node)
-    return () if part is None else ((part.variable, form.format(part.text)),)
 
 
 class TypeMismatch(Exception):
@@ -197,32 +204,21 @@ def _lookup_column(
     return lookups.column(wanted, places)
 
 
-def _surrounding_guards(conjunct: Conjunct, node: exp.Expr) -> Iterator[tuple[int, str]]:
+def _surrounding_guards(conjunct: Conjunct, node: exp.Expr) -> Guards:
     """What the text around a node says about the rows on which it is evaluated."""
+
+    def one_row(nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
+        # Not what asks for a value itself: that is not there yet.
+        asks = any(is_remote_call(each) for given in nodes for each in given.walk())
+        return None if asks else over_one_row(conjunct, nodes)
+
+    path, around = {id(node)}, []
     while node is not conjunct.node and node.parent is not None:
-        inner, node = node, node.parent
-        if isinstance(node, exp.And | exp.Or) and inner is node.expression:
-            form = IS_NOT_FALSE if isinstance(node, exp.And) else IS_NOT_TRUE
-            for operand in node.this.flatten() if type(node.this) is type(node) else [node.this]:
-                yield from _guard_without_remote(conjunct, operand, form)
-        elif isinstance(node, exp.If):
-            if inner is node.args.get("true"):
-                yield from _guard_without_remote(conjunct, node.this, IS_TRUE)
-            elif inner is node.args.get("false"):
-                yield from _guard_without_remote(conjunct, node.this, IS_NOT_TRUE)
-        elif isinstance(node, exp.Case) and node.args.get("this") is None:
-            for branch in node.args["ifs"]:
-                if branch is inner:
-                    break
-                yield from _guard_without_remote(conjunct, branch.this, IS_NOT_TRUE)
-
-
-def _guard_without_remote(
-    conjunct: Conjunct, node: exp.Expr, form: str
-) -> Iterator[tuple[int, str]]:
-    """Not what asks for a value itself: that is not there yet."""
-    if not any(is_remote_call(each) for each in node.walk()):
-        yield from guard_of(conjunct, node, form)
+        node = node.parent
+        operands = guarded_operands(node, one_row)
+        around.append(next((guards for each, guards in operands if id(each) in path), ()))
+        path.add(id(node))
+    return tuple(dict.fromkeys(guard for guards in reversed(around) for guard in guards))
 
 
 _NAVIGATIONS: dict[type[exp.Expr], CellReading] = {

@@ -142,6 +142,25 @@ class ParsedExpression:
             if self.tokens[index + 1].token_type == TokenType.L_PAREN and _is_name(token):
                 yield token.text.lower(), Place(self.text, token.start, token.end + 1)
 
+    def called(self, node: exp.Expr) -> str | None:
+        """The name of the function, in lower case, if the whole node is one call.
+
+        >>> parsed = parse_expression("least(a.x, b.x) || upper(c.x)")
+        >>> parsed.called(parsed.root), parsed.called(parsed.root.this)
+        (None, 'least')
+        """
+        first, last = self.tokens_of(node)
+        is_call = last > first + 1 and self.tokens[first + 1].token_type == TokenType.L_PAREN
+        if not is_call or not _is_name(self.tokens[first]):
+            return None
+        depth = 0
+        for index in range(first + 1, last + 1):
+            kind = self.tokens[index].token_type
+            depth += (kind in _OPEN) - (kind in _CLOSE)
+            if not depth:
+                return self.tokens[first].text.lower() if index == last else None
+        return None
+
     @cached_property
     def _ranges(self) -> dict[int, tuple[int, int]]:
         """First and last token of each node and all below it; without recursion, as conditions

@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from spark_cep.expressions.conditions import (
-    IS_NOT_FALSE,
-    IS_NOT_TRUE,
-    IS_TRUE,
     Conjunct,
     Guards,
     RowPart,
     TypeMismatch,
-    guard_of,
     is_column,
     navigation_argument,
     navigation_of,
+    over_one_row,
     row_part,
     user_function_of,
 )
+from spark_cep.expressions.guards import guarded_operands
 from spark_cep.expressions.lookups import (
     Lookups,
     RemoteSchema,
@@ -109,7 +107,7 @@ def translate_between(t: Translation, node: exp.Expr, guards: Guards) -> Express
     if node.args.get("symmetric"):
         raise InexactError("BETWEEN SYMMETRIC")
     _check_rank(node.this)
-    value, low, high = (t.build(node.args[key], guards) for key in ("this", "low", "high"))
+    value, low, high = (t.build(*operand) for operand in t.guarded(node, guards))
     bounds = (compare(t, ">=", value, low), compare(t, "<=", value, high))
     return Call("and", bounds, BOOL)
 
@@ -119,7 +117,7 @@ def translate_in(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     if not node.expressions:
         raise InexactError("IN without a list of values")
     _check_rank(node.this)
-    items = [t.build(each, guards) for each in (node.this, *node.expressions)]
+    items = [t.build(*operand) for operand in t.guarded(node, guards)]
     return Call("in", tuple(to_common_type(t, items)), BOOL)
 
 
@@ -242,12 +240,8 @@ def _literal_as_decimal(fixed: ConstantOperand) -> ConstantOperand:
 
 def translate_logic(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     """AND, OR. An operand is evaluated only where those before it leave the result open."""
-    is_and = isinstance(node, exp.And)
-    arguments = []
-    for operand in node.flatten():
-        arguments.append(t.boolean(operand, guards))
-        guards += guard_of(t.conjunct, operand, IS_NOT_FALSE if is_and else IS_NOT_TRUE)
-    return Call("and" if is_and else "or", tuple(arguments), BOOL)
+    arguments = tuple(t.boolean(*operand) for operand in t.guarded(node, guards))
+    return Call("and" if isinstance(node, exp.And) else "or", arguments, BOOL)
 
 
 def translate_not(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
@@ -280,8 +274,8 @@ def translate_null_test(t: Translation, node: exp.Expr, guards: Guards) -> Expre
 # --------------------------------------------------------------------------------------------------
 # The engine's choices: CASE, IF, NVL2, COALESCE, LEAST, GREATEST, NULLIF.
 #
-# What is chosen from is brought to one type first, as Spark does. A branch is translated under the
-# guard of its test, so that what is hoisted from it is computed only where it could be taken.
+# What is chosen from is brought to one type first, as Spark does. A branch is translated under its
+# guards (guards.py), so that what is hoisted from it is computed only where it could be taken.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -294,43 +288,37 @@ _FIRST_OF: dict[type[exp.Expr], str] = {
 
 
 def translate_case(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    if node.args.get("this") is not None:
-        return _translate_simple_case(t, node, guards)
+    """CASE WHEN test THEN ..., and CASE value WHEN other THEN ..., which compares."""
+    operands = t.guarded(node, guards)
+    subject = node.args.get("this")
+    value = None if subject is None else t.build(*next(operands))
     tests, results = [], []
-    for branch in node.args["ifs"]:
-        tests.append(t.boolean(branch.this, guards))
-        taken = guards + guard_of(t.conjunct, branch.this, IS_TRUE)
-        results.append(t.build(branch.args["true"], taken))
-        guards += guard_of(t.conjunct, branch.this, IS_NOT_TRUE)
-    return _nest_ifs(t, tests, [*results, _translate_default(t, node.args.get("default"), guards)])
-
-
-def _translate_simple_case(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    """CASE value WHEN other THEN ...: the value is compared with each."""
-    value = t.build(node.args["this"], guards)
-    tests, results = [], []
-    for branch in node.args["ifs"]:
-        tests.append(compare(t, "=", value, t.build(branch.this, guards)))
-        results.append(t.build(branch.args["true"], guards))
-    return _nest_ifs(t, tests, [*results, _translate_default(t, node.args.get("default"), guards)])
+    for _ in node.args["ifs"]:
+        test, open_ = next(operands)
+        if value is None:
+            tests.append(t.boolean(test, open_))
+        else:
+            tests.append(compare(t, "=", value, t.build(test, open_)))
+        results.append(t.build(*next(operands)))
+    return _nest_ifs(t, tests, [*results, _translate_default(t, operands)])
 
 
 def translate_if(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    test = t.boolean(node.this, guards)
-    then = t.build(node.args["true"], guards + guard_of(t.conjunct, node.this, IS_TRUE))
-    others = guards + guard_of(t.conjunct, node.this, IS_NOT_TRUE)
-    return _nest_ifs(t, [test], [then, _translate_default(t, node.args.get("false"), others)])
+    operands = t.guarded(node, guards)
+    test, then = t.boolean(*next(operands)), t.build(*next(operands))
+    return _nest_ifs(t, [test], [then, _translate_default(t, operands)])
 
 
 def translate_nvl2(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    test = negate(Call("is_null", (t.build(node.this, guards),), BOOL))
-    return _nest_ifs(t, [test], [t.build(node.args[key], guards) for key in ("true", "false")])
+    value, *results = (t.build(*operand) for operand in t.guarded(node, guards))
+    return _nest_ifs(t, [negate(Call("is_null", (value,), BOOL))], results)
 
 
 def translate_first_of(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     """COALESCE, LEAST, GREATEST."""
-    operands = [t.build(each, guards) for each in (node.this, *node.expressions)]
-    operands = _results_to_common_type(t, operands)
+    operands = _results_to_common_type(
+        t, [t.build(*operand) for operand in t.guarded(node, guards)]
+    )
     return Call(_FIRST_OF[type(node)], tuple(operands), operands[0].type)
 
 
@@ -340,8 +328,10 @@ def translate_nullif(t: Translation, node: exp.Expr, guards: Guards) -> Expressi
     return Call("if", (equal, Constant(None, left.type), left), left.type)
 
 
-def _translate_default(t: Translation, node: exp.Expr | None, guards: Guards) -> Expression:
-    return _NULL if node is None else t.build(node, guards)
+def _translate_default(t: Translation, operands: Iterator[tuple[exp.Expr, Guards]]) -> Expression:
+    """What is left of the operands: ELSE, if it is there."""
+    default = next(operands, None)
+    return _NULL if default is None else t.build(*default)
 
 
 def _nest_ifs(
@@ -632,13 +622,21 @@ class Translation:
             raise InexactError(f"{self.described(node)} over several variables")
         return rule(self, node, guards)
 
+    def guarded(self, node: exp.Expr, guards: Guards) -> Iterator[tuple[exp.Expr, Guards]]:
+        """The operands of a node in order, each with the guards that it is evaluated under."""
+        for operand, own in guarded_operands(node, self.one_row):
+            yield operand, guards + own
+
+    def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
+        """The only variable that the nodes are about, and their texts on its row."""
+        return over_one_row(self.conjunct, nodes)
+
     def described(self, node: exp.Expr) -> str:
         """What stands at the root of a node, as the user knows it."""
-        text = self.conjunct.parsed.text_of(node)
-        first = next(self.conjunct.parsed.calls(node), None)
-        if first is not None and text.lower().startswith(first[0]):
-            return f"{first[0]}()"
-        return _SYMBOLS.get(type(node), text)
+        name = self.conjunct.parsed.called(node)
+        if name is not None:
+            return f"{name}()"
+        return _SYMBOLS.get(type(node), self.conjunct.parsed.text_of(node))
 
     def _hoisted(self, part: RowPart, guards: Guards) -> RowOperand:
         type_ = self._types[part.text]
@@ -740,4 +738,8 @@ _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "&",
     exp.BitwiseOr: "|",
     exp.BitwiseXor: "^",
+    exp.BitwiseNot: "~",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+    exp.Collate: "COLLATE",
 }

@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 from spark_cep.errors import PatternError
+from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.types import NUMBERS, TIMES, UNITS_US, name_of
 from spark_cep.udfs.program import Window
 
@@ -62,6 +63,26 @@ def window_of(within: Within, time: Type) -> Window:
     )
 
 
+def check_window(within: Within) -> None:
+    """What can be said before the type of the event time is known."""
+    duration = within.duration
+    if within.events is not None:
+        _of_events(within.events)
+    elif isinstance(duration, str | timedelta):
+        _check(duration)
+    else:
+        _check_positive(_number(duration), duration)
+
+
+def _check(duration: str | timedelta) -> None:
+    problems = Problems()
+    try:
+        _check_positive(parse_duration_us(duration), duration)
+    except PatternError as error:
+        problems.take(error, Place.whole(str(duration)))
+    problems.raise_if_any()
+
+
 def _of_events(events: object) -> Window:
     if isinstance(events, bool) or not isinstance(events, int):
         raise PatternError(
@@ -88,13 +109,23 @@ def _in_numbers(duration: object, time: Type) -> int | float:
             f"WITHIN {duration} is a duration, and the first order column is {name_of(time)}",
             hint="write the window in the column's own unit, as a number: within(10)",
         )
-    size = Decimal(str(duration))
-    if not size.is_finite():
-        raise PatternError(f"WITHIN {duration} is no window", hint="write a finite number")
+    size = _number(duration)
     _check_positive(size, duration)
     if time.kind == "float":
         return float(duration)
     return math.floor(size.scaleb(time.scale if time.kind == "decimal" else 0))
+
+
+def _number(duration: object) -> Decimal:
+    if isinstance(duration, bool) or not isinstance(duration, int | float | Decimal):
+        raise PatternError(
+            f".within takes text, a timedelta or a number, not {type(duration).__name__}",
+            hint=f"write {_EXAMPLES}",
+        )
+    size = Decimal(str(duration))
+    if not size.is_finite():
+        raise PatternError(f"WITHIN {duration} is no window", hint="write a finite number")
+    return size
 
 
 def parse_duration_us(duration: object) -> Decimal:

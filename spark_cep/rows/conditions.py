@@ -13,14 +13,21 @@ that they keep asleep stays asleep.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from spark_cep.expressions import aggregates
 from spark_cep.expressions.aggregates import AGGREGATES, AggregateRule
-from spark_cep.expressions.conditions import Guards, RowPart, TypeMismatch, is_column, row_part
+from spark_cep.expressions.conditions import (
+    Guards,
+    RowPart,
+    TypeMismatch,
+    is_column,
+    over_one_row,
+    row_part,
+)
 from spark_cep.expressions.names import Reference, quote_name
 from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOperand
 from spark_cep.expressions.types import aggregate_type, name_of
@@ -64,6 +71,21 @@ class ConditionTranslation(LabelTranslation):
                 raise
             return found
 
+    def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
+        """Also through navigation: PREV(kind) = 'n' is about one row."""
+        found = over_one_row(self.conjunct, nodes)
+        if found is not None:
+            return found
+        rows = {self._row_of(node) for node in nodes if self.conjunct.names_anything(node)}
+        row = next(iter(rows), None)
+        if row is None or len(rows) > 1:
+            return None
+        return row, tuple(self._navigated(node, row).text for node in nodes)
+
+    def _row_of(self, node: exp.Expr) -> int | None:
+        part = row_part(self.conjunct, node)
+        return self._one_row(node) if part is None else part.variable
+
     def _without_rule(self, node: exp.Expr, guards: Guards) -> Expression | None:
         """What the engine has no operation for, and need not have one."""
         row = self._one_row(node)
@@ -94,8 +116,7 @@ class ConditionTranslation(LabelTranslation):
 
     def _numbered(self, node: exp.Expr, difference: TimeDifference) -> Expression | None:
         """A side as a number, if it is about one row."""
-        part = row_part(self.conjunct, node)
-        row = self._one_row(node) if part is None else part.variable
+        part, row = row_part(self.conjunct, node), self._row_of(node)
         if row is None:
             return None
         part = self._navigated(node, row) if part is None else part

@@ -25,8 +25,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.errors import PatternError
+from spark_cep.expressions.names import quote_name
+from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.schema import OrderColumn
-from spark_cep.spark.typing import error_sentence, quote_column, silence_spark
+from spark_cep.spark.source import SourceFrame, read_source
+from spark_cep.spark.typing import SparkTyper, error_sentence, quote_column, silence_spark
 
 if TYPE_CHECKING:
     from spark_cep.expressions.schema import OrderBy
@@ -72,11 +75,22 @@ def check_groupable(df: DataFrame, names: Sequence[str]) -> None:
 
 def resolve_order(df: DataFrame, order_by: Any) -> Any:
     """What the user gave as `order_by`, with `F.col("x").desc()` as column and direction."""
-    if isinstance(order_by, Column):
-        return _unwrap_order(df, order_by)
-    if isinstance(order_by, Sequence) and not isinstance(order_by, str):
-        return [resolve_order(df, each) if isinstance(each, Column) else each for each in order_by]
-    return order_by
+    if order_by is None or isinstance(order_by, str):
+        return order_by
+    if isinstance(order_by, Sequence):
+        return [_directed(df, each) for each in order_by]
+    return _directed(df, order_by)
+
+
+def _directed(df: DataFrame, column: Any) -> Any:
+    if isinstance(column, str):
+        return column
+    if isinstance(column, Column):
+        return _unwrap_order(df, column)
+    raise PatternError(
+        f"order_by takes column names and Columns, not {type(column).__name__}",
+        hint='order_by="ts", or several columns: order_by=["ts", F.col("id").desc()]',
+    )
 
 
 def check_ordered_by_bytes(df: DataFrame, orders: Sequence[OrderBy]) -> None:
@@ -183,3 +197,81 @@ def resolve_keys(df: DataFrame, texts: Sequence[str]) -> tuple[CanonicalKey, ...
         canonical_key(F.expr(text), field.dataType)
         for text, field in zip(texts, types, strict=True)
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# Columns given as partition_by, brought to names of columns of the input.
+#
+# A plain reference is a name already. Any other Column is added to the input under its own name, as
+# `df.withColumn` would, so that everything behind this knows names only.
+# --------------------------------------------------------------------------------------------------
+
+
+_HINT = 'partition_by="venue", partition_by=F.col("venue") or a list of these'
+
+
+def with_partition_columns(
+    source: SourceFrame, partition_by: Any
+) -> tuple[SourceFrame, Sequence[Any]]:
+    """The input with all keys as columns, and their names."""
+    given = _listed(partition_by)
+    added: dict[str, Column] = {}
+    names = []
+    for each in given:
+        if not isinstance(each, Column):
+            names.append(each)
+            continue
+        name = _name(source, each)
+        names.append(quote_name(name))
+        if _is_taken(source, name, source.names()):
+            if not _is_reference(source, each, name):
+                raise PatternError(
+                    f"partition_by: the key {each} has the name of a column of the input",
+                    hint='give it another name: F.upper("k").alias("key")',
+                )
+        elif _is_taken(source, name, added):
+            raise PatternError(
+                f"partition_by has two keys called {name}", hint="give one of them another alias"
+            )
+        else:
+            added[name] = each
+    return (read_source(source.df.withColumns(added)) if added else source), names
+
+
+def _listed(partition_by: Any) -> list[Any]:
+    if partition_by is None:
+        return []
+    if isinstance(partition_by, str | Column):
+        return [partition_by]
+    try:
+        return list(partition_by)
+    except TypeError:
+        raise PatternError(
+            f"partition_by takes column names and Columns, not {type(partition_by).__name__}",
+            hint=_HINT,
+        ) from None
+
+
+def _name(source: SourceFrame, column: Column) -> str:
+    refused = column_refusal(column)
+    if refused is not None:
+        raise PatternError(f"partition_by: {refused.message}", hint=refused.hint)
+    (type_,) = SparkTyper(source.df).of_row([column])
+    if isinstance(type_, str):
+        raise PatternError(f"partition_by: {type_}", hint=_HINT)
+    found = source.df.select(column).columns
+    if len(found) != 1:
+        raise PatternError(f"partition_by: {column} is {len(found)} columns", hint=_HINT)
+    return str(found[0])
+
+
+def _is_taken(source: SourceFrame, name: str, names: Any) -> bool:
+    if source.case_sensitive:
+        return name in names
+    return name.casefold() in {each.casefold() for each in names}
+
+
+def _is_reference(source: SourceFrame, column: Column, name: str) -> bool:
+    """Whether the Column is the input's own of this name."""
+    own = source.df.select(quote_name(name))
+    return bool(source.df.select(column).sameSemantics(own))

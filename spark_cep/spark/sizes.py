@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.expressions.byte_sizes import byte_size
 from spark_cep.planner.layout import InputSize
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ UNKNOWN_CORES = 8
 
 # Spark's estimate where it knows nothing (spark.sql.defaultSizeInBytes) is about this.
 _UNKNOWN_BYTES = 1 << 60
-_UNITS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40, "PIB": 50, "EIB": 60}
 
 
 def estimate_size(prepared: DataFrame, rows: int | None) -> InputSize:
@@ -68,11 +68,9 @@ def parse_bytes(plan: str) -> int | None:
     >>> parse_bytes("LogicalRDD, Statistics(sizeInBytes=8.0 EiB)") is None
     True
     """
-    found = re.search(r"sizeInBytes=([\d.]+(?:E[+-]?\d+)?)\s*([KMGTPE]?i?B)", plan)
-    if found is None:
-        return None
-    size = float(found[1]) * 2 ** _UNITS[found[2].upper()]
-    return None if size >= _UNKNOWN_BYTES else int(size)
+    found = re.search(r"sizeInBytes=([^,)]+)", plan)
+    size = None if found is None else byte_size(found[1])
+    return None if size is None or size >= _UNKNOWN_BYTES else size
 
 
 def _try_estimate_bytes(df: DataFrame) -> int | None:

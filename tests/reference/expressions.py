@@ -168,18 +168,22 @@ def _is(node: exp.Is, scope: Scope) -> Value:
 def _between(node: exp.Between, scope: Scope) -> Value:
     value = evaluate(node.this, scope)
     above = _compared(evaluate(node.args["low"], scope), value, lambda a, b: a <= b)  # type: ignore[operator]
+    if above is False:
+        return False
     below = _compared(value, evaluate(node.args["high"], scope), lambda a, b: a <= b)  # type: ignore[operator]
-    if above is False or below is False:
+    if below is False:
         return False
     return None if above is None or below is None else True
 
 
 def _in(node: exp.In, scope: Scope) -> Value:
-    value = evaluate(node.this, scope)
-    found = [
-        _compared(value, evaluate(item, scope), lambda a, b: a == b) for item in node.expressions
-    ]
-    return True if True in found else (None if None in found else False)
+    """Spark looks no further than the first item that is equal."""
+    value, found = evaluate(node.this, scope), []
+    for item in node.expressions:
+        found.append(_compared(value, evaluate(item, scope), lambda a, b: a == b))
+        if found[-1]:
+            return True
+    return None if None in found else False
 
 
 # ---- choice and arithmetic ---------------------------------------------------------------------

@@ -120,6 +120,49 @@ def test_a_label_beside_a_column_becomes_a_string() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("condition", "guarded"),
+    [
+        (
+            "CASE name WHEN 'n' THEN CAST(name AS INT) + PREV(qty) END > 1",
+            ".[CASE WHEN ((`name`) = ('n')) THEN CAST(`name` AS INT) END]",
+        ),
+        (
+            "CASE PREV(name) WHEN 'n' THEN qty + PREV(CAST(name AS INT)) END > 1",
+            "if(=(.-1[`name`], 'n'), +(.[`qty`], .-1[CAST(`name` AS INT)]), None)",
+        ),
+        (
+            "CASE PREV(name) WHEN 'n' THEN qty + CAST(PREV(name) AS INT) END > 1",
+            ".-1[CASE WHEN (((`name`)) = ('n')) THEN CAST((`name`) AS INT) END]",
+        ),
+        (
+            "CASE WHEN a.flag AND flag THEN qty ELSE CAST(name AS INT) + a.qty END > 1",
+            "+(.[CAST(`name` AS INT)], last(a)[`qty`])",
+        ),
+        (
+            "if(a.flag AND flag, CAST(name AS INT) + a.qty, 0) > 1",
+            ".[CASE WHEN (`flag`) THEN CAST(`name` AS INT) END]",
+        ),
+        (
+            "nvl2(name, CAST(name AS INT) + PREV(qty), 0) > 1",
+            ".[CASE WHEN ((`name`) IS NOT NULL) THEN CAST(`name` AS INT) END]",
+        ),
+        (
+            "coalesce(price, CAST(name AS INT) + PREV(qty)) > 1",
+            ".[CASE WHEN ((`price`) IS NULL) THEN CAST(`name` AS INT) END]",
+        ),
+        (
+            "nvl(a.price, CAST(a.name AS INT) + qty) > 1",
+            "last(a)[CASE WHEN ((`price`) IS NULL) THEN CAST(`name` AS INT) END]",
+        ),
+    ],
+)
+def test_a_branch_is_computed_only_on_rows_where_it_may_be_taken(
+    condition: str, guarded: str
+) -> None:
+    assert guarded in define(condition)
+
+
 def test_names_match_without_regard_to_case_and_keep_their_first_spelling() -> None:
     found = compiled(
         "Strt down+ STRT", define={"DOWN": "Price < strt.PRICE"}, subset={"Both": ["STRT", "Down"]}

@@ -34,6 +34,17 @@ except cep.CepError as problem:
     out["before"] = problem.message
 out["pairs"] = sorted(map(tuple, matches.selectExpr("a.t", "b.t").collect()))
 out["metrics"] = cep.metrics(matches)
+from pyspark.sql import functions as F
+by_column = []
+for key in (F.col("k"), df.k, (F.col("k") + 1).alias("key")):
+    other = df.match_pattern(pattern, order_by=F.col("t"), partition_by=key)
+    found = sorted(map(tuple, other.selectExpr("a.t", "b.t").collect()))
+    by_column.append([other.columns[0], found == out["pairs"]])
+out["by column"] = by_column
+try:
+    df.match_pattern(pattern, order_by="t", partition_by=(F.col("k") + 1).alias("k"))
+except cep.PatternError as problem:
+    out["clash"] = problem.message
 out["plan"] = cep.plan_of(matches.filter("k = 1")).to_dict()["order"]
 import contextlib, io
 fresh = df.match_pattern(pattern, **options)
@@ -109,6 +120,11 @@ def expected_pairs() -> list[list[int]]:
 
 def test_the_answer_is_right(found: dict[str, object]) -> None:
     assert found["pairs"] == expected_pairs()
+
+
+def test_a_key_may_be_a_column(found: dict[str, object]) -> None:
+    assert found["by column"] == [["k", True], ["k", True], ["key", True]]
+    assert "has the name of a column of the input" in str(found["clash"])
 
 
 def test_plans_and_slices_do_not_change_it(found: dict[str, object]) -> None:

@@ -246,6 +246,22 @@ def test_a_guard_keeps_an_error_asleep(spark: SparkSession) -> None:
     assert rows(found) == [("2",)]
 
 
+def test_a_branch_that_is_not_taken_keeps_its_error_asleep(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.ansi.enabled", "true")
+    df = spark.createDataFrame([(0, "x"), (1, "1"), (2, "2"), (3, None)], "t int, v string")
+    conditions = {
+        "CASE v WHEN '2' THEN CAST(v AS INT) + PREV(t) END = 3": ["2"],
+        "CASE PREV(v) WHEN '1' THEN t + CAST(PREV(v) AS INT) END = 3": ["2"],
+        "if(v = 'x' OR PREV(v) = 'x', 0, CAST(v AS INT) + PREV(t)) = 3": ["2"],
+        "nvl2(nullif(v, 'x'), CAST(v AS INT) + nvl(PREV(t), 0), 0) = 3": ["2"],
+    }
+    for condition, expected in conditions.items():
+        found = df.match_pattern(
+            row_pattern("b", {"b": condition}), order_by="t", measures={"v": "b.v"}
+        )
+        assert [row.v for row in found.collect()] == expected, condition
+
+
 # ---- measures ----------------------------------------------------------------------------------
 
 

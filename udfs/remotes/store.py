@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.remotes.keys import NO_KEY, GrowableArray, KeyIndex, distinct_places
@@ -147,43 +148,121 @@ def _check_range(values: list[Any], type_: pa.DataType) -> None:
 # How many bytes each value of an Arrow array takes: its data and its offsets.
 #
 # The few bits of validity are left out, and no value counts as less than a word: what is known of a
-# key takes that anyway.
+# key takes that anyway. A value of a dictionary or of a run counts as if it were stored for itself.
+# Always holds: every type of Arrow has sizes, and a slice has those of its own values.
 # --------------------------------------------------------------------------------------------------
 
 
 LEAST_BYTES = 8
-_OFFSET_BYTES = 4
+_OFFSET_BYTES, _LARGE_OFFSET, _VIEW = 4, 8, 16
+_TYPE_CODE = 1
 
 
 def value_sizes(array: pa.Array) -> Array:
     return np.maximum(_raw_sizes(array), LEAST_BYTES)
 
 
-def _raw_sizes(array: pa.Array) -> Array:
+def _raw_sizes(array: pa.Array) -> Array:  # noqa: PLR0911 - one kind of layout after another
     type_ = array.type
-    if pa.types.is_struct(type_):
-        parts = [_raw_sizes(part) for part in array.flatten()]
-        return np.sum(parts, axis=0) if parts else np.zeros(len(array), np.int64)
-    if is_list(type_) or pa.types.is_map(type_):
+    if isinstance(type_, pa.BaseExtensionType):
+        return _raw_sizes(array.storage)
+    if types.is_null(type_):
+        return np.zeros(len(array), np.int64)
+    if types.is_struct(type_):
+        return _total(array.flatten(), len(array))
+    if types.is_list(type_) or types.is_large_list(type_) or types.is_map(type_):
         return _list_sizes(array)
-    try:
-        width = type_.bit_width
-    except ValueError:
-        lengths = pc.fill_null(pc.binary_length(array), 0)
-        return np.asarray(lengths.to_numpy(zero_copy_only=False)).astype(np.int64) + _OFFSET_BYTES
-    return np.full(len(array), -(-width // 8), np.int64)
+    if types.is_fixed_size_list(type_):
+        return _fixed_list_sizes(array)
+    if _is(type_, "list_view") or _is(type_, "large_list_view"):
+        return _list_view_sizes(array)
+    if types.is_dictionary(type_):
+        return _dictionary_sizes(array)
+    if _is(type_, "run_end_encoded"):
+        return _run_sizes(array)
+    if types.is_union(type_):
+        return _union_sizes(array)
+    if _is(type_, "string_view") or _is(type_, "binary_view"):
+        return _lengths(array.cast(pa.large_binary())) + _VIEW
+    if types.is_string(type_) or types.is_binary(type_):
+        return _lengths(array) + _OFFSET_BYTES
+    if types.is_large_string(type_) or types.is_large_binary(type_):
+        return _lengths(array) + _LARGE_OFFSET
+    return np.full(len(array), -(-type_.bit_width // 8), np.int64)
 
 
+def _is(type_: pa.DataType, kind: str) -> bool:
+    """Of a kind that old versions of pyarrow do not have."""
+    test = getattr(types, f"is_{kind}", None)
+    return test is not None and bool(test(type_))
+
+
+def _lengths(array: pa.Array) -> Array:
+    lengths = pc.fill_null(pc.binary_length(array), 0)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _total(parts: list[pa.Array], rows: int) -> Array:
+    return np.asarray(sum((_raw_sizes(part) for part in parts), np.zeros(rows, np.int64)))
+
+
+# Offsets are those of a slice, while the elements are all that it was cut from.
 def _list_sizes(array: pa.Array) -> Array:
+    is_map = types.is_map(array.type)
+    elements = [array.keys, array.items] if is_map else [array.values]
     offsets = array.offsets.to_numpy().astype(np.int64)
-    elements = array.values if not pa.types.is_map(array.type) else _map_entries(array)
-    ends = np.zeros(len(elements) + 1, np.int64)
-    np.cumsum(_raw_sizes(elements), out=ends[1:])
-    return np.asarray(ends[offsets[1:]] - ends[offsets[:-1]] + _OFFSET_BYTES)
+    width = _LARGE_OFFSET if types.is_large_list(array.type) else _OFFSET_BYTES
+    return _between(elements, offsets[:-1], offsets[1:]) + width
 
 
-def _map_entries(array: pa.MapArray) -> pa.Array:
-    return pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+def _list_view_sizes(array: pa.Array) -> Array:
+    starts, lengths = (each.to_numpy().astype(np.int64) for each in (array.offsets, array.sizes))
+    width = _LARGE_OFFSET if _is(array.type, "large_list_view") else _OFFSET_BYTES
+    return _between([array.values], starts, starts + lengths) + 2 * width
+
+
+def _fixed_list_sizes(array: pa.FixedSizeListArray) -> Array:
+    starts = (array.offset + np.arange(len(array), dtype=np.int64)) * array.type.list_size
+    return _between([array.values], starts, starts + array.type.list_size)
+
+
+def _between(elements: list[pa.Array], starts: Array, ends: Array) -> Array:
+    """The sizes of elements[start:end] for each pair."""
+    until = np.zeros(len(elements[0]) + 1, np.int64)
+    np.cumsum(_total(elements, len(elements[0])), out=until[1:])
+    return np.asarray(until[ends] - until[starts])
+
+
+def _dictionary_sizes(array: pa.DictionaryArray) -> Array:
+    index = array.indices
+    of_words = np.append(_raw_sizes(array.dictionary), 0)  # NULL has no word
+    places = pc.fill_null(index.cast(pa.int64()), len(array.dictionary)).to_numpy()
+    return np.asarray(of_words[places] + index.type.bit_width // 8)
+
+
+def _run_sizes(array: pa.Array) -> Array:
+    ends = array.run_ends.to_numpy()
+    runs = np.searchsorted(ends, array.offset + np.arange(len(array)), side="right")
+    return np.asarray(_raw_sizes(array.values)[runs])
+
+
+def _union_sizes(array: pa.UnionArray) -> Array:
+    is_dense = array.type.mode == "dense"
+    codes = _of_slice(array, 1, pa.int8())
+    rows = _of_slice(array, 2, pa.int32()) if is_dense else np.arange(len(array))
+    found = np.full(len(array), _TYPE_CODE, np.int64)
+    for place, code in enumerate(array.type.type_codes):
+        mine = codes == code
+        found[mine] += _raw_sizes(array.field(place))[rows[mine]]
+    return found + _OFFSET_BYTES if is_dense else found
+
+
+def _of_slice(array: pa.UnionArray, place: int, type_: pa.DataType) -> Array:
+    """pyarrow gives the type codes and offsets of a slice from the start of what it was cut
+    from."""
+    end = array.offset + len(array)
+    values = pa.Array.from_buffers(type_, end, [None, array.buffers()[place]])
+    return np.asarray(values.to_numpy())[array.offset :]
 
 
 # --------------------------------------------------------------------------------------------------
