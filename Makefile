@@ -45,17 +45,17 @@ format: $(INSTALLED) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The folders sql/ and udfs/ become spark_cep.sql and spark_cep.udfs only when installed, and
-# mypy follows no mapping; so it reads an installed copy.
+# The folders sql/ and udfs/ are spark_cep.sql and spark_cep.udfs, and mypy follows no mapping; so
+# it reads a copy that is laid out as installed.
 .PHONY: types
 types: $(INSTALLED) ## mypy, strict
-	@rm -rf build
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $(COPY) .
+	@rm -rf $(COPY) && mkdir -p $(COPY)
+	@cp -r spark_cep $(COPY) && cp -r sql udfs $(COPY)/spark_cep
 	cd $(COPY) && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p spark_cep
 
-.PHONY: doctest
-doctest: $(INSTALLED) java ## the examples in docstrings, README and pages of docs/
-	$(BIN)/python -m pytest tests/test_doctests.py tests/spark/test_readme.py $(ARGS)
+.PHONY: test-pages
+test-pages: $(INSTALLED) java ## run the code of the README, of pages of docs/ and of examples/
+	$(BIN)/python -m pytest tests/spark/test_readme.py tests/spark/test_examples.py $(ARGS)
 
 .PHONY: examples
 examples: $(INSTALLED) java ## run every file of examples/
@@ -86,12 +86,16 @@ experiments: $(INSTALLED) ## the papers' figures and plan="auto", without Spark 
 	@set -e; for name in lazy_nfa invariants apam auto eires darling; do $(BIN)/python -m benchmarks.$$name $(ARGS); done
 
 .PHONY: check
-check: lint types test examples ## all that CI checks
+check: lint types test-fast test-pages ## before a commit; CI also runs the other Spark tests
 
 .PHONY: dist
 dist: $(INSTALLED) ## sdist and wheel in dist/
 	@rm -rf build dist
 	$(BIN)/python -m build --no-isolation
+
+.PHONY: zip
+zip: dist ## the wheel as dist/spark_cep.zip, for spark-submit --py-files
+	cp dist/spark_cep-*.whl dist/spark_cep.zip
 
 .PHONY: clean
 clean: ## remove what was made, the virtual environment included

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from spark_cep import alias as _alias
+from spark_cep import checkout as _checkout
 
 if TYPE_CHECKING:
     from spark_cep import adapt, cache, plans, streaming
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from spark_cep.spark.metrics import metrics
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
+
+__version__ = "0.1.0"
 
 _HOMES = {
     "CepError": "errors",
@@ -114,4 +117,5 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+_checkout.install()
 _alias.install_alias()

@@ -70,6 +70,7 @@ from spark_cep.spark.shedding_report import add_shedding_facts
 from spark_cep.spark.sizes import estimate_size
 from spark_cep.spark.source import SourceFrame, read_source
 from spark_cep.spark.stream import match_stream
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Limits
 
 
+@public
 def plan_of(df: DataFrame) -> MatchPlan:
     """The plan behind a DataFrame that came out of `match_pattern`, or was derived from one."""
     found = records_of(df)
@@ -92,6 +94,7 @@ def plan_of(df: DataFrame) -> MatchPlan:
     return found[0].plan
 
 
+@public
 def explain(df: DataFrame, mode: str = "text") -> None:
     """Prints the plan; `mode` is "text", "json", "html" or "analyze".
 
@@ -132,6 +135,7 @@ _MODES: Mapping[str, Callable[[DataFrame], str]] = {
 }
 
 
+@public
 def match_pattern(  # noqa: PLR0913 - the public signature
     df: DataFrame,
     pattern: Pattern | RowPattern,

@@ -10,10 +10,12 @@ from spark_cep.udfs.errors import (
     RemoteError,
     parse_error,
 )
+from spark_cep.udfs.public import public
 
 __all__ = ["CepError", "LimitError", "PatternError", "PlanError", "RemoteError", "error_of"]
 
 
+@public
 def error_of(exc: BaseException) -> CepError | None:
     """The library's error inside an exception, for example Spark's PythonException.
 

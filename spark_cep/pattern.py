@@ -14,7 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from spark_cep.errors import PatternError
-from spark_cep.expressions.windows import check_window
+from spark_cep.expressions.windows import Within, check_window
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -100,14 +101,7 @@ def iter_events(node: EventPatternNode) -> Iterator[tuple[Event, bool]]:
             yield from iter_events(child)
 
 
-@dataclass(frozen=True)
-class Within:
-    """The window as the user wrote it; its meaning depends on the order column."""
-
-    duration: str | timedelta | int | float | None = None
-    events: int | None = None
-
-
+@public
 @dataclass(frozen=True)
 class Pattern:
     """An event pattern. Build it with `seq`, `all_of`, `any_of`, `event` and `no`."""
@@ -183,25 +177,29 @@ class Pattern:
 PatternPart = str | Pattern
 
 
+@public
 def seq(*parts: PatternPart) -> Pattern:
     """All parts, each wholly before the next.
 
     >>> seq("a", "b+", "!x", "c?").root  # doctest: +ELLIPSIS
-    Seq(parts=(Event(name='a', condition=None), Repeat(...), Not(...), Optional(...)))
+    Seq(parts=(Event(name='a', condition=None), Repeat(...), NoEvent(...), OptionalPart(...)))
     """
     return _combine("seq", Seq, parts)
 
 
+@public
 def all_of(*parts: PatternPart) -> Pattern:
     """All parts, in any order."""
     return _combine("all_of", AllOf, parts)
 
 
+@public
 def any_of(*parts: PatternPart) -> Pattern:
     """One of the parts."""
     return _combine("any_of", AnyOf, parts)
 
 
+@public
 def event(name: str, condition: ConditionLike | None = None) -> Pattern:
     """One row, called `name`, for which `condition` holds.
 
@@ -217,6 +215,7 @@ def event(name: str, condition: ConditionLike | None = None) -> Pattern:
     return Pattern(_event_node(name, condition))
 
 
+@public
 def no(part: PatternPart) -> Pattern:
     """No such row where this stands. Takes one variable."""
     pattern = _as_pattern(part, "no")

@@ -101,7 +101,7 @@ def read_plan_request(plan: object) -> PlanRequest:
     """What `plan=` takes: a name or a plan object.
 
     >>> read_plan_request("lazy-chain")
-    Wish(kind='lazy-chain', order=None, parts=None, eager=None, lazy=None)
+    PlanRequest(kind='lazy-chain', order=None, parts=None, eager=None, lazy=None)
     """
     if isinstance(plan, PlanRequest):
         return plan

@@ -20,9 +20,9 @@ from spark_cep.adapt import is_number
 from spark_cep.cache import caching
 from spark_cep.errors import PatternError
 from spark_cep.expressions.problems import list_names, nearest_name
-from spark_cep.expressions.windows import window_of
-from spark_cep.pattern import Within
+from spark_cep.expressions.windows import Within, window_of
 from spark_cep.udfs.expressions import Type
+from spark_cep.udfs.public import public
 from spark_cep.udfs.remote_spec import Caching, FetchPolicy
 
 if TYPE_CHECKING:
@@ -364,6 +364,7 @@ class RemoteFunction:
     part_of: Callable[[Any], Any] | None = field(default=None, repr=False)
 
 
+@public
 @dataclass(frozen=True, eq=False)
 class Remote:
     """Remote data. Made by `Remote.table`, `Remote.fetch`, `Remote.redis`, `Remote.sql` or

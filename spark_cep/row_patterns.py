@@ -21,8 +21,8 @@ from spark_cep.expressions.row_variables import (
     check_define,
     variable_names,
 )
-from spark_cep.expressions.windows import check_window
-from spark_cep.pattern import Within
+from spark_cep.expressions.windows import Within, check_window
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -36,6 +36,7 @@ _EXAMPLE = (
 )
 
 
+@public
 @dataclass(frozen=True)
 class RowPattern:
     """`text` and `root`: the pattern. `define`: (variable, condition), in the order given."""
@@ -53,6 +54,7 @@ class RowPattern:
         return replace(self, window=window)
 
 
+@public
 def row_pattern(
     pattern: str,
     define: Mapping[str, ConditionLike] | Iterable[tuple[str, ConditionLike]] | None = None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.expressions.windows import parse_duration_us
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +27,7 @@ _EXAMPLE = (
 SAFETY = 0.8
 
 
+@public
 @dataclass(frozen=True, kw_only=True)
 class Shed:
     """What a query may lose to be in time. One of the first three:

@@ -8,11 +8,13 @@ from math import inf
 from numbers import Real
 
 from spark_cep.errors import PlanError
+from spark_cep.udfs.public import public
 
 _RATES = 'cep.Statistics(rates={"a": 100, "b": 5})'
 _SHARES = 'cep.Statistics(selectivities={("a", "b"): 0.1})'
 
 
+@public
 @dataclass(frozen=True)
 class Statistics:
     """`rates`: how many candidate rows of each variable one window of one key has; only their

@@ -30,6 +30,7 @@ from spark_cep.sql.kinds import (
 from spark_cep.sql.parameters import fill_template
 from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.statement import Statement, UnterminatedTextError
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,6 +95,7 @@ def sql(
     return _run_query(own, composer.query([(0, len(statement.text))]))
 
 
+@public
 def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None) -> None:
     """From now on this session's `spark.sql` takes MATCH_RECOGNIZE; other SQL goes to Spark.
 

@@ -88,7 +88,7 @@ def _code(node: EventPatternNode) -> str:
     if isinstance(node, Repeat):
         quantifier = f"{{{node.low},{'' if node.high is None else node.high}}}"
         return f"{_code(node.part)}.times({quantifier!r})"
-    name = {"Seq": "seq", "All": "all_of", "Any": "any_of"}[type(node).__name__]
+    name = {"Seq": "seq", "AllOf": "all_of", "AnyOf": "any_of"}[type(node).__name__]
     return f"{name}({', '.join(map(_code, node.parts))})"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -100,12 +99,6 @@ def test_the_engine_does_not_import_the_driver_and_the_driver_no_sql() -> None:
             if other in MODULES and other != "spark_cep":
                 below = MODULES[other].relative_to(ROOT).parts[0]
                 assert order.index(below) >= order.index(top), f"{module} imports {other}"
-
-
-def test_every_folder_of_code_is_installed() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {name for name, path in MODULES.items() if path.name == "__init__.py"}
-    assert sorted(settings["packages"]) == sorted(folders)
 
 
 def test_the_engine_imports_only_the_libraries_of_a_worker() -> None:

@@ -138,7 +138,7 @@ def test_the_suite_has_every_operator_and_no_case_twice() -> None:
     assert len(cases) >= 36
     assert len({case.name for case in cases}) == len(cases)
     texts = " ".join(repr(case.pattern.root) for case in cases)
-    assert all(f"{node}(" in texts for node in ("Seq", "All", "Any", "Not", "Repeat"))
+    assert all(f"{node}(" in texts for node in ("Seq", "AllOf", "AnyOf", "NoEvent", "Repeat"))
     assert {len(case.stream.shares) for case in cases} >= {2, 3, 4, 5, 6}
 
 

@@ -35,3 +35,16 @@ def modules() -> list[str]:
 def test_docstring_examples_hold(name: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
     assert failed == 0
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in spark_cep.__all__ if isinstance(getattr(spark_cep, name), type)]
+)
+def test_docstring_examples_of_public_classes_hold(name: str) -> None:
+    # doctest takes a class that reports itself as part of another module for an import.
+    public = getattr(spark_cep, name)
+    names = vars(importlib.import_module(f"spark_cep.{spark_cep._HOMES[name]}"))
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    for example in doctest.DocTestFinder().find(public, name, module=False, globs=names):
+        runner.run(example)
+    assert runner.summarize().failed == 0

@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 
 from spark_cep.errors import PatternError
-from spark_cep.expressions.windows import window_of
-from spark_cep.pattern import Within
+from spark_cep.expressions.windows import Within, window_of
 from spark_cep.udfs.expressions import DOUBLE, Type
 from spark_cep.udfs.program import Window
 

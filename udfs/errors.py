@@ -11,9 +11,12 @@ import json
 import re
 from collections.abc import Mapping
 
+from spark_cep.udfs.public import public
+
 _MARK = "spark-cep-error:"
 
 
+@public
 class CepError(Exception):
     """Any error of this library. `message` says what is wrong, `hint` what to do instead."""
 
@@ -32,18 +35,22 @@ class CepError(Exception):
         return (_rebuild_error, (type(self).__name__, self.message, self.hint, self.details))
 
 
+@public
 class PatternError(CepError):
     """What the user wrote cannot be run: a pattern, a condition, a measure, an option."""
 
 
+@public
 class PlanError(CepError):
     """A forced plan or given statistics do not fit the pattern."""
 
 
+@public
 class LimitError(CepError):
     """A worker reached a limit; `details` has the partition key and the counts."""
 
 
+@public
 class RemoteError(CepError):
     """A remote source failed for good."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Union
 
 from spark_cep.udfs.errors import PatternError
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
@@ -126,6 +127,7 @@ class Tree:
     high: int | None = 1
 
 
+@public
 @dataclass(frozen=True)
 class Limits:
     """What ends a query with a LimitError. Counts are taken per partition key and window:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
+from spark_cep import __version__
 from spark_cep.cli import demo, statements
 from spark_cep.errors import CepError, error_of
 from spark_cep.spark.session import SparkStartError
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="exit codes: 0 done, 1 refused or a limit reached, 2 wrong arguments, "
         "3 Spark could not start",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {version('spark-cep')}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     command = commands.add_parser(
         "demo",

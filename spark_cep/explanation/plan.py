@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_cep import pattern as p
 from spark_cep.explanation import page, text
+
+if TYPE_CHECKING:
+    from spark_cep.expressions.windows import Within
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,11 @@ def pattern_parts(node: p.EventPatternNode) -> dict[str, Any]:
     return {"kind": names[type(node)], "parts": parts}
 
 
-def window_text(window: p.Within | None) -> str | None:
+def window_text(window: Within | None) -> str | None:
     """WITHIN as the user wrote it.
 
-    >>> window_text(p.Within("10 minutes")), window_text(p.Within(events=5))
+    >>> from spark_cep.expressions.windows import Within
+    >>> window_text(Within("10 minutes")), window_text(Within(events=5))
     ('10 minutes', '5 events')
     """
     if window is None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def find_source_by_key(keys: Sequence[exp.Expr], known: Iterable[str]) -> str | None:
     """The source that is meant.
 
-    >>> from spark_cep.expressions.syntax import parse
-    >>> key = [parse("t1.user").root]
+    >>> from spark_cep.expressions.syntax import parse_expression
+    >>> key = [parse_expression("t1.user").root]
     >>> find_source_by_key(key, ["user", "org"]), find_source_by_key(key, ["places"])
     ('user', 'places')
     >>> find_source_by_key(key, ["org", "places"])

@@ -51,8 +51,8 @@ class RowVariables:
 def variable_names(root: PatternNode) -> tuple[str, ...]:
     """Every variable as PATTERN first spells it.
 
-    >>> from spark_cep.expressions.row_grammar import parse_pattern
-    >>> variable_names(parse_pattern("Strt up+ STRT"))
+    >>> from spark_cep.expressions.row_grammar import parse_row_pattern
+    >>> variable_names(parse_row_pattern("Strt up+ STRT"))
     ('Strt', 'up')
     """
     found: dict[str, str] = {}

@@ -17,6 +17,7 @@ from sqlglot.dialects.spark import Spark
 from spark_cep.errors import PatternError
 from spark_cep.expressions.types import name_of, parse_type
 from spark_cep.udfs.expressions import DOUBLE, Type
+from spark_cep.udfs.public import public
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ def udf(
 def udf(
     fn: None = None, returns: str = "double", name: str | None = None
 ) -> Callable[[Callable[..., Any]], UserFunction]: ...
+@public
 def udf(
     fn: Callable[..., Any] | None = None, returns: str = "double", name: str | None = None
 ) -> UserFunction | Callable[[Callable[..., Any]], UserFunction]:

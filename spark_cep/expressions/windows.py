@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
@@ -19,7 +20,6 @@ from spark_cep.expressions.types import NUMBERS, TIMES, UNITS_US, name_of
 from spark_cep.udfs.program import Window
 
 if TYPE_CHECKING:
-    from spark_cep.pattern import Within
     from spark_cep.udfs.expressions import Type
 
 
@@ -43,6 +43,14 @@ _NO_LENGTH = re.compile(r"(mon|month|quarter|year|yr)s?")
 _TERM = re.compile(r"\s*([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*([^\W\d]+)\s*(?:,|and\b)?", re.I)
 _INTERVAL = re.compile(r"\s*interval\b(.*)", re.I | re.S)
 _EXAMPLES = '"10 minutes", "1.5 hours", "1 hour 30 minutes" or a timedelta'
+
+
+@dataclass(frozen=True)
+class Within:
+    """The window as the user wrote it; its meaning depends on the order column."""
+
+    duration: str | timedelta | int | float | None = None
+    events: int | None = None
 
 
 def window_of(within: Within, time: Type) -> Window:

@@ -156,7 +156,7 @@ def window_clause(partition: Sequence[str], orders: Sequence[OrderBy]) -> str | 
     """What stands behind lag(x), so that it sees the partition in the pattern's order; None if
     there is no order, or Spark cannot be told it as text.
 
-    >>> from spark_cep.events.compiled import OrderBy
+    >>> from spark_cep.expressions.schema import OrderBy
     >>> from spark_cep.udfs.expressions import Type
     >>> window_clause(["k"], [OrderBy("`ts`", True, False, Type("timestamp"))])
     'OVER (PARTITION BY `k` ORDER BY `ts` DESC NULLS LAST)'

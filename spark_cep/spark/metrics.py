@@ -27,6 +27,7 @@ from spark_cep.explanation.counts import merge_counts, parse_counts, public_coun
 from spark_cep.explanation.shedding import estimated_recall, trigger_recall
 from spark_cep.spark.sizes import plan_text
 from spark_cep.udfs.output import STREAM_METRICS
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -111,6 +112,7 @@ def _records_in_plan(plan: str) -> list[AnswerRecord]:
 _POLL_SECONDS = 0.02
 
 
+@public
 def metrics(df: DataFrame) -> dict[str, Any]:
     """The counts of an answer's first action: pairs evaluated, matches and so on.
 

@@ -288,8 +288,8 @@ def build_row_report(
 def row_pattern_parts(node: PatternNode) -> dict[str, Any]:
     """The pattern's structure as plain data.
 
-    >>> from spark_cep.expressions.row_grammar import parse_pattern
-    >>> row_pattern_parts(parse_pattern("^ a"))["parts"]
+    >>> from spark_cep.expressions.row_grammar import parse_row_pattern
+    >>> row_pattern_parts(parse_row_pattern("^ a"))["parts"]
     [{'kind': 'mark', 'text': '^'}, {'kind': 'event', 'variable': 'a'}]
     """
     if node.kind == "variable":

@@ -290,8 +290,8 @@ class TokenReader:
 def keyword_of(token: SaseToken) -> str:
     """A mark, or a word in capitals; nothing for what can be no keyword.
 
-    >>> from spark_cep.sql.sase.lexer import tokens
-    >>> [keyword_of(token) for token in tokens("seq `or` | 'and'")]
+    >>> from spark_cep.sql.sase.lexer import tokenize
+    >>> [keyword_of(token) for token in tokenize("seq `or` | 'and'")]
     ['SEQ', '', 'OR', '', '']
     """
     if token.kind == "mark":

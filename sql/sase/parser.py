@@ -264,10 +264,10 @@ _DECLARE_HINT = "declare events: SEQ(Stock a, Stock b), or A; B; C"
 
 def parse_pattern(reader: TokenReader) -> SaseNode:
     """
-    >>> from spark_cep.sql.sase.lexer import tokens
-    >>> found = parse_pattern(TokenReader(tokens("SEQ(A a, ~B b, C+ c[])")))
+    >>> from spark_cep.sql.sase.lexer import tokenize
+    >>> found = parse_pattern(TokenReader(tokenize("SEQ(A a, ~B b, C+ c[])")))
     >>> [type(part).__name__ for part in found.parts]
-    ['Declared', 'Negated', 'Repeated']
+    ['EventDeclaration', 'EventNegation', 'Repetition']
     """
     return _parse_sequence(reader)
 
@@ -471,10 +471,10 @@ _RANGE_HINT = "write ∀ i ∈ {2, n}: S_i.price > S_{i-1}.price"
 
 def parse_condition(reader: TokenReader) -> SaseExpression:
     """
-    >>> from spark_cep.sql.sase.lexer import tokens
-    >>> found = parse_condition(TokenReader(tokens("a.x < b.x < c.x AND a.kind ∈ {A, B}")))
+    >>> from spark_cep.sql.sase.lexer import tokenize
+    >>> found = parse_condition(TokenReader(tokenize("a.x < b.x < c.x AND a.kind ∈ {A, B}")))
     >>> [type(part).__name__ for part in found.parts]
-    ['Compared', 'Member']
+    ['ComparisonChain', 'SetMembership']
     """
     return _ConditionParser(reader).either()
 

@@ -29,6 +29,7 @@ from spark_cep.sql.sase.resolver import (
     type_conditions,
 )
 from spark_cep.sql.sase.writer import split_conjuncts
+from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
@@ -49,6 +50,7 @@ _OTHER_CLAUSES = {
 }
 
 
+@public
 def sase(
     text: str, type_column: str | None = None, symbols: Mapping[str, object] | None = None
 ) -> Pattern:

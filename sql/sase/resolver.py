@@ -13,11 +13,10 @@ from datetime import timedelta
 from spark_cep.errors import PatternError
 from spark_cep.events.branches import build_branches
 from spark_cep.expressions.problems import Place, Problems
-from spark_cep.expressions.windows import window_of
+from spark_cep.expressions.windows import Within, window_of
 from spark_cep.pattern import (
     EventPatternNode,
     Pattern,
-    Within,
     all_of,
     any_of,
     event,

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from spark_cep.pattern import Within, all_of, event, iter_events, no, seq
+from spark_cep.expressions.windows import Within
+from spark_cep.pattern import all_of, event, iter_events, no, seq
 from spark_cep.shed import Shed
 from spark_cep.spark.shedding import measure_recall
 from spark_cep.udfs.events.engine import EventState, advance_events

@@ -34,6 +34,17 @@ def test_the_same_is_found_in_every_language(spark: SparkSession) -> None:
     assert sorted(map(tuple, demo.find_fraud_in_sql(payments).collect())) == expected
 
 
+def test_people_get_the_plan_and_the_matches_as_text(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matches = demo.find_fraud(demo.generate(spark, 1_000))
+    rows = [row.asDict() for row in matches.collect()]
+    demo._print_text(demo.FraudReport(matches, rows, 1.0, {"SASE": 1, "SQL": 1}), 1_000)
+    text = capsys.readouterr().out
+    assert f"{len(rows)} matches in 1,000 rows" in text
+    assert "The same in SQL: 1 matches" in text
+
+
 def test_as_many_rows_are_generated_as_asked(spark: SparkSession) -> None:
     assert demo.generate(spark, 4_321).count() == 4_321
 

@@ -29,6 +29,11 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def test_every_example_is_run_here() -> None:
+    tests = Path(__file__).read_text()
+    assert [each for each in EXAMPLES.glob("*.py") if f'load("{each.stem}")' not in tests] == []
+
+
 def test_exactly_the_stolen_cards_are_found(spark: SparkSession) -> None:
     example = load("card_fraud")
     rows = example.main(spark).collect()

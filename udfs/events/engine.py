@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_cep.udfs import jit_cache
 from spark_cep.udfs.errors import PatternError
 from spark_cep.udfs.events.branch_matcher import (
     BranchMatcher,
@@ -155,7 +156,10 @@ def _compile_kernel() -> Callable[..., None]:
     """Compiled on first use: importing numba costs most of a second."""
     import numba  # noqa: PLC0415
 
-    compiled: Callable[..., None] = numba.njit(cache=True)(_take_in_order)
+    with jit_cache.cached(__name__):
+        compiled: Callable[..., None] = numba.njit(cache=True)(
+            jit_cache.with_source_file(_take_in_order)
+        )
     return compiled
 
 

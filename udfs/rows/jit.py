@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import numba
 
+from spark_cep.udfs.jit_cache import with_source_file
+
 # --------------------------------------------------------------------------------------------------
 # How the matcher's functions are compiled: kept on disk, and without counting references.
 #
@@ -24,7 +26,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def jit(function: _F) -> _F:
     options: dict[str, Any] = {"cache": True, "_nrt": False}
-    compiled: _F = numba.njit(**options)(function)
+    compiled: _F = numba.njit(**options)(with_source_file(function))
     return compiled
 
 
