@@ -90,7 +90,8 @@ def _call() -> dict[str, float]:
     began = time.perf_counter()
     import pyarrow as pa  # noqa: PLC0415
 
-    from spark_cep.udfs.execution.row_worker import run_rows  # noqa: PLC0415
+    from spark_cep.udfs.execution.row_engine import compile_row_program  # noqa: PLC0415
+    from spark_cep.udfs.execution.worker import run  # noqa: PLC0415
     from spark_cep.udfs.expressions import BIGINT, BOOL, Call  # noqa: PLC0415
     from spark_cep.udfs.output import RowOutput  # noqa: PLC0415
     from spark_cep.udfs.program import Limits  # noqa: PLC0415
@@ -118,7 +119,8 @@ def _call() -> dict[str, float]:
         limits=Limits(),
     )
     batch = pa.RecordBatch.from_pydict({"v": [3, 2, 1, 5, 4]})
-    answer = list(run_rows(program, RowOutput(), iter([batch]), 0))
+    compiled = compile_row_program(program)
+    answer = list(run(compiled, RowOutput(), iter([batch]), 0))
     assert sum(each.num_rows for each in answer) == 3
     return {"import": imported - began, "call": time.perf_counter() - imported}
 

@@ -49,7 +49,7 @@ BOUND, SAFETY = 1.5, 0.8
 # More than any trigger takes.
 NEVER = 1e6
 
-_MEASURED_BY = "spark_cep.udfs.execution.trigger.perf_counter"
+_MEASURED_BY = "spark_cep.udfs.execution.shedding.perf_counter"
 _tokens = itertools.count()
 
 

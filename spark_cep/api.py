@@ -33,7 +33,7 @@ from spark_cep.planner.layout import (
 from spark_cep.row_patterns import RowPattern
 from spark_cep.shed import check_can_shed, check_history
 from spark_cep.spark import prepare
-from spark_cep.spark.entry import event_entry
+from spark_cep.spark.entry import bucket_entry
 from spark_cep.spark.event_query import (
     PreparedPattern,
     add_candidate_mask,
@@ -201,7 +201,7 @@ def _match_events(source: SourceFrame, asked: MatchRequest) -> DataFrame:
     df, keys, home = _distribute_rows(prepared.df, shipping, chosen)
     program = replace(program, columns=shipment.names(), keys=keys, home=home)
     schema = worker_schema(shipping.answer.output, compiled.variables, prepared.df.schema)
-    function = event_entry(
+    function = bucket_entry(
         program,
         shipping.answer.output,
         to_arrow_schema(schema, timezone="UTC"),

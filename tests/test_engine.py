@@ -16,7 +16,7 @@ from spark_cep.pattern import Pattern, event, no, seq
 from spark_cep.udfs.errors import WorkerError, parse_error
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.events.state import fingerprint_program, state_from_bytes, state_to_bytes
-from spark_cep.udfs.execution.worker import run_events
+from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import BranchPlan, Limits, Plan
 from spark_cep.udfs.remote_spec import RemoteSpec
@@ -137,7 +137,7 @@ def test_an_error_leaves_the_worker_as_text_that_gives_it_back() -> None:
     program = limited(shipped.program, partial_matches=1000)
     output = EventOutput("all", program.orders[0].column, row=(Field(0, "t"),))
     with pytest.raises(WorkerError) as caught:
-        list(run_events(program, output, iter(shipped.table(0).to_batches()), partition=0))
+        list(run(program, output, iter(shipped.table(0).to_batches()), bucket=0))
     error = parse_error(f"Traceback (most recent call last):\n{caught.value}\nJava stack")
     assert isinstance(error, LimitError)
     assert error.details["key"] == [7]

@@ -1,7 +1,7 @@
-"""The stateful operator: Spark's side of a trigger of one bucket.
+"""The stateful operator: Spark's side of one trigger of one bucket.
 
 It is pickled into the plan and found by import in the workers. A timer one millisecond behind the
-present watermark wakes every bucket when the watermark moves, so windows close also where no rows
+present watermark wakes every bucket when the watermark moves. So windows also close where no rows
 come, and every bucket knows which rows are late.
 """
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-    from spark_cep.spark.entry import TaskScope
     from spark_cep.udfs.execution.job import StreamJob
 
 
@@ -60,23 +59,18 @@ class BucketProcessor(StatefulProcessor):
         if store.written is not None:
             self._header.update((store.written, 0))
 
-    def _scope(self) -> TaskScope:
-        from spark_cep.spark.entry import TaskScope, task_scope  # noqa: PLC0415
-
-        asks = getattr(self._job.program, "remotes", ()) or self._job.shed is not None
-        return task_scope() if asks else TaskScope("")
-
     def _trigger(
         self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues
     ) -> Iterator[pd.DataFrame]:
         import pandas as pd  # noqa: PLC0415
 
+        from spark_cep.spark.entry import task_scope  # noqa: PLC0415
         from spark_cep.udfs.execution.job import TriggerInput, horizon_of  # noqa: PLC0415
         from spark_cep.udfs.execution.trigger import run_trigger  # noqa: PLC0415
 
         watermark = int(timer_values.getCurrentWatermarkInMs())
         store = SparkStateStore(self._header.get(), self._blobs)
-        scope = self._scope()
+        scope = task_scope()
         arrived = TriggerInput(int(key[0]), blobs, horizon_of(watermark), scope.name, scope.trigger)
         for blob in run_trigger(self._job, store, arrived):
             yield pd.DataFrame({"blob": [blob]})

@@ -21,7 +21,7 @@ from spark_cep.udfs.events.context import (
 )
 from spark_cep.udfs.program import Program
 from spark_cep.udfs.rows.arrays import DEFAULT_STEP_LIMIT
-from spark_cep.udfs.rows.compiled import PYTHON_CONDITION, compile_kernel_program
+from spark_cep.udfs.rows.compiled import PYTHON_CONDITION, compile_defines
 from spark_cep.udfs.rows.leaves import keeps_partitions, rows_back
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def row_pattern_parts(node: PatternNode) -> dict[str, Any]:
 
 def _condition_facts(facts: RowFacts) -> dict[str, tuple[str, str]]:
     """What each variable asks of a row, and who tests it; nothing where any row will do."""
-    made = compile_kernel_program(facts.program).conditions
+    made = compile_defines(facts.program).conditions
     given = facts.compiled
     found = {}
     for variable, (text, by_spark), tested in zip(

@@ -32,7 +32,7 @@ from spark_cep.rows.calls import parse_calls
 from spark_cep.rows.compile import CompilerInput, RowPatternRequest, compile_row_pattern
 from spark_cep.rows.lookups import replace_define_calls, replace_measure_calls
 from spark_cep.spark import prepare, stream
-from spark_cep.spark.entry import row_entry
+from spark_cep.spark.entry import bucket_entry
 from spark_cep.spark.keys import (
     check_groupable,
     check_ordered_by_bytes,
@@ -75,6 +75,7 @@ from spark_cep.spark.stream import (
 )
 from spark_cep.spark.typing import SparkTyper, quote_column, type_of
 from spark_cep.udfs.canonical import fingerprint, row_program
+from spark_cep.udfs.execution.row_engine import compile_row_program
 from spark_cep.udfs.program import Order
 from spark_cep.udfs.row_program import RowProgram
 from spark_cep.udfs.rows.leaves import unbounded_reason
@@ -226,8 +227,8 @@ def match_rows(
     choice = choose_matcher(MatcherFacts(program, options.plan))
     program = replace(program, matcher=choice.matcher)
     facts = RowFacts(pattern, compiled, options, program, chosen, choice)
-    function = row_entry(
-        program,
+    function = bucket_entry(
+        compile_row_program(program),
         answer.output,
         to_arrow_schema(schema, timezone="UTC"),
         row_job_title(facts, number),
@@ -284,7 +285,9 @@ def _match_row_stream(
     form = query_fingerprint(row_program(program), shipment, lookups=look.known_by())
     found = stream.match_buckets(
         prepared.df.select("*", bucket.cast("int").alias("bucket")),
-        stream.StreamPlan(program, answer.output, fingerprint(form), schema, count),
+        stream.StreamPlan(
+            compile_row_program(program), answer.output, fingerprint(form), schema, count
+        ),
         row_job_title(facts, number),
     )
     matches = MatchFrame(found, partial(observe_stream_answer, number=number), look.sources)

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from spark_cep.spark.event_query import PreparedPattern
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.canonical import Data
+    from spark_cep.udfs.execution.row_engine import CompiledRowProgram
     from spark_cep.udfs.output import EventOutput, RowOutput
     from spark_cep.udfs.program import Limits, Program, Window
-    from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 
 
@@ -212,7 +212,7 @@ class StreamPlan:
     """What runs in the workers. `fingerprint`: of what it means; `answered`: the schema of its
     answer; `shed`: what may be dropped in front of the engine."""
 
-    program: Program | RowProgram
+    program: Program | CompiledRowProgram
     output: EventOutput | RowOutput
     fingerprint: str
     answered: StructType

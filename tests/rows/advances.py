@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from spark_cep.udfs.execution.row_engine import RowEngine, compile_row_program
 from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.row_program import Aggregate, RowPatternNode, RowProgram, RowRead
-from spark_cep.udfs.rows.advance import InputHorizon, RowAdvance, RowState
+from spark_cep.udfs.rows.advance import RowState
 from spark_cep.udfs.rows.leaves import (
     is_physical,
     leaves_of,
@@ -27,24 +28,37 @@ Answers = dict[Any, list[tuple[Any, ...]]]
 
 @dataclass(frozen=True)
 class Step:
+    """`horizon` None: the input has ended."""
+
     rows: tuple[Row, ...]
-    up_to: InputHorizon
+    horizon: int | None
 
 
 def answered(case: RowProgram, steps: Sequence[Step]) -> tuple[list[Answers], list[RowState]]:
     """What each step gives, by key, and the state after it. The state travels as bytes."""
-    output = RowOutput((Field(K, "k"), Field(T, "t")))
-    state = RowState()
+    engine = RowEngine(compile_row_program(case), RowOutput((Field(K, "k"), Field(T, "t"))))
+    state = engine.empty_state()
     found, states = [], []
     for step in steps:
         state = RowState.from_bytes(state.to_bytes(case), case)
-        advancing = RowAdvance(case, output, state, table(step.rows), step.up_to)
-        rows = [tuple(row.values()) for b in advancing.batches() for row in b.to_pylist()]
+        batches, state = advanced(engine, state, step)
+        rows = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
         dropped = -2 if case.rows == "one" else -1
-        found.append(by_key([row[:dropped] for row in rows if row[-1] is None]))
-        state = advancing.state
+        found.append(by_key([row[:dropped] for row in rows]))
         states.append(state)
     return found, states
+
+
+def advanced(
+    engine: RowEngine, state: RowState, step: Step
+) -> tuple[list[pa.RecordBatch], RowState]:
+    batches: list[pa.RecordBatch] = []
+    advance = engine.advance(state, table(step.rows), step.horizon)
+    while True:
+        try:
+            batches.append(next(advance))
+        except StopIteration as end:
+            return batches, end.value
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
@@ -75,10 +89,8 @@ def cut(draw: st.DrawFn, rows: Sequence[Row]) -> list[Step]:
         latest = next((i for i, at in enumerate(horizons) if row[T] <= at), len(horizons))
         early = draw(st.sampled_from([0, 0, 0, 1, 3]))
         arrived[max(latest - early, 0)].append(row)
-    steps = [
-        Step(tuple(some), InputHorizon(at)) for some, at in zip(arrived, horizons, strict=False)
-    ]
-    return [*steps, Step(tuple(arrived[-1]), InputHorizon(final=True))]
+    steps = [Step(tuple(some), at) for some, at in zip(arrived, horizons, strict=False)]
+    return [*steps, Step(tuple(arrived[-1]), None)]
 
 
 def in_order(steps: Sequence[Step]) -> list[Row]:

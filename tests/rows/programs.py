@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_cep.udfs.execution.row_worker import run_rows
+from spark_cep.udfs.execution.row_engine import compile_row_program
+from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Constant, Expression, Type
 from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.program import Limits, Order, Window
@@ -131,7 +132,8 @@ def answer_and_metrics(
     output = RowOutput((Field(K, "k"), Field(T, "t")))
     found: list[tuple[Any, ...]] = []
     metrics: dict[str, Any] = {}
-    for batch in run_rows(case, output, iter(table.to_batches(max_chunksize=3)), 0):
+    compiled = compile_row_program(case)
+    for batch in run(compiled, output, iter(table.to_batches(max_chunksize=3)), 0):
         for row in batch.to_pylist():
             values = list(row.values())
             if row["metrics"] is None:

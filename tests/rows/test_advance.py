@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_cep.udfs.errors import CepError
+from spark_cep.udfs.execution.row_engine import RowEngine, compile_row_program
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, UserCall
 from spark_cep.udfs.output import RowOutput
 from spark_cep.udfs.program import Order, Window
 from spark_cep.udfs.row_program import MatchNumber, RowPatternNode, RowVariable, Skip
-from spark_cep.udfs.rows.advance import (
-    InputHorizon,
-    RowState,
-    advance_rows,
-    row_program_fingerprint,
-)
+from spark_cep.udfs.rows.advance import RowState, row_program_fingerprint
 from spark_cep.udfs.rows.leaves import unbounded_reason
-from tests.rows.advances import Step, answered, table
+from tests.rows.advances import Step, advanced, answered
 from tests.rows.programs import (
     T,
     alternate,
@@ -48,17 +44,17 @@ NUMBER = MatchNumber(BIGINT)
 
 def times(case: RowProgram, *steps: tuple[list[Row], int | None]) -> list[list[int]]:
     """The times of the rows that each step gives; a horizon None ends the input."""
-    found, _ = answered(case, [Step(tuple(rows), up_to(at)) for rows, at in steps])
+    found, _ = answered(case, [Step(tuple(rows), at) for rows, at in steps])
     return [sorted(row[1] for rows in step.values() for row in rows) for step in found]
 
 
 def kept(case: RowProgram, *steps: tuple[list[Row], int | None]) -> list[int]:
-    _, states = answered(case, [Step(tuple(rows), up_to(at)) for rows, at in steps])
+    _, states = answered(case, [Step(tuple(rows), at) for rows, at in steps])
     return [state.size for state in states]
 
 
-def up_to(horizon: int | None) -> InputHorizon:
-    return InputHorizon(final=True) if horizon is None else InputHorizon(horizon)
+def engine_of(case: RowProgram) -> RowEngine:
+    return RowEngine(compile_row_program(case), RowOutput())
 
 
 # ---- when ----------------------------------------------------------------------------------------
@@ -177,9 +173,9 @@ def test_matches_are_numbered_and_rows_covered_across_advances() -> None:
                    rows="all with unmatched")  # fmt: skip
     rows = rows_of(1, 2, 3)
     steps = [
-        Step(tuple(rows[:2]), InputHorizon(1)),
-        Step(tuple(rows[2:]), InputHorizon(2)),
-        Step((), up_to(None)),
+        Step(tuple(rows[:2]), 1),
+        Step(tuple(rows[2:]), 2),
+        Step((), None),
     ]
     found, _ = answered(case, steps)
     assert [[row[1:] for row in step.get(1, [])] for step in found] == [
@@ -215,41 +211,25 @@ def test_a_window_bounds_what_is_kept() -> None:
 
 
 def test_a_partition_without_new_rows_is_not_searched_again() -> None:
-    case = program(concat(plus(v(A)), v(B)), {B: Constant(False, BOOL)})
-    output = RowOutput()
-    _, state = advance_rows(case, output, RowState(), table(rows_of(*range(50))), InputHorizon(100))
-    batches, _ = advance_rows(case, output, state, table(rows_of(1, key=2)[:0]), InputHorizon(101))
-    assert '"steps": 0' in batches[-1].column(batches[-1].num_columns - 1)[0].as_py()
+    engine = engine_of(program(concat(plus(v(A)), v(B)), {B: Constant(False, BOOL)}))
+    _, state = advanced(engine, RowState(), Step(tuple(rows_of(*range(50))), 100))
+    assert engine.take_metrics()["steps"] > 0
+    advanced(engine, state, Step((), 101))
+    assert engine.take_metrics()["steps"] == 0
 
 
 # ---- what is refused -----------------------------------------------------------------------------
 
 
-def test_rows_behind_the_last_horizon_are_dropped_and_counted() -> None:
-    case = program(v(A))
-    output = RowOutput()
-    _, state = advance_rows(case, output, RowState(), table(rows_of(1, 2, 3)), InputHorizon(2))
-    batches, _ = advance_rows(case, output, state, table(rows_of(1, 2, 3, 4)), InputHorizon(3))
-    assert sum(batch.num_rows for batch in batches) == 2
-    assert '"late_rows": 3' in batches[-1].column(batches[-1].num_columns - 1)[0].as_py()
-
-
-def test_rows_that_come_out_of_their_order_are_refused() -> None:
-    case = program(concat(v(A), star(v(B))))
-    _, state = advance_rows(case, RowOutput(), RowState(), table(rows_of(1, 2)), InputHorizon())
-    with pytest.raises(CepError, match="out of their order"):
-        advance_rows(case, RowOutput(), state, table([(1, -1, 0, None, None)]), InputHorizon())
-
-
 def test_a_horizon_needs_an_order_that_ascends() -> None:
     case = program(v(A), orders=(Order(T, BIGINT, descending=True),))
     with pytest.raises(CepError, match="ascends"):
-        advance_rows(case, RowOutput(), RowState(), table([]), InputHorizon(1))
+        advanced(engine_of(case), RowState(), Step((), 1))
 
 
 def test_a_state_is_read_by_its_own_program_only() -> None:
     case = program(concat(v(A), plus(v(B))), {B: DOWN})
-    _, state = advance_rows(case, RowOutput(), RowState(), table(rows_of(3, 2)), InputHorizon(1))
+    _, state = advanced(engine_of(case), RowState(), Step(tuple(rows_of(3, 2)), 1))
     data = state.to_bytes(case)
     assert RowState.from_bytes(data, case).rows == state.rows
     with pytest.raises(CepError, match="another pattern"):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.rows import arrays, bytecode, search
-from spark_cep.udfs.rows.advance import InputHorizon
 from spark_cep.udfs.rows.leaves import rows_back
 from tests.rows.advances import (
     OpenReference,
@@ -125,7 +124,7 @@ def test_an_answer_is_given_when_it_is_certain_and_not_before(examples: int) -> 
         except (TooMany, SkipError):
             assume(False)
         try:
-            found, states = answered(case, [Step(tuple(known), InputHorizon(horizon))])
+            found, states = answered(case, [Step(tuple(known), horizon)])
         except CepError:
             assume(False)
         for key, wanted in certain.items():

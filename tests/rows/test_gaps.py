@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from spark_cep.udfs.errors import CepError, LimitError, WorkerError, parse_error
+from spark_cep.udfs.execution.row_engine import compile_row_program
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant
 from spark_cep.udfs.program import Limits, Window
 from spark_cep.udfs.row_program import (
@@ -25,14 +25,10 @@ from spark_cep.udfs.row_program import (
 from spark_cep.udfs.rows import arrays
 from spark_cep.udfs.rows.gaps import candidates, matches, preferred
 from spark_cep.udfs.rows.gaps.candidates import points_read_ahead
-from spark_cep.udfs.rows.gaps.matches import GapSearch
 from spark_cep.udfs.rows.gaps.pattern import MOST_POINTS, GapPattern, recognize_gaps
-from spark_cep.udfs.rows.table import RowTable
-from spark_cep.udfs.values.tally import ErrorTally
 from tests.rows.gapped import NAMES, by, gap_program
 from tests.rows.programs import (
     INT,
-    SCHEMA,
     X,
     alternate,
     answer_and_metrics,
@@ -183,9 +179,8 @@ def test_more_points_than_a_mask_has_bits_are_not_recognized() -> None:
 
 
 def test_a_pattern_that_is_not_recognized_is_not_run() -> None:
-    table = RowTable(gap_program(v(A), {}), pa.Table.from_pylist([], SCHEMA))
     with pytest.raises(CepError, match="cannot be matched by joins: no variable"):
-        GapSearch(table, ErrorTally())
+        compile_row_program(gap_program(v(A), {}, matcher="gaps"))
 
 
 # ---- preferment --------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_cep.udfs.execution.row_worker import run_rows
+from spark_cep.udfs.execution.row_engine import compile_row_program
+from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.expressions import (
     BIGINT,
     BOOL,
@@ -68,7 +69,7 @@ def program(define: Expression | None, measures: tuple[Expression, ...] = (), **
 def batches(case: RowProgram, values: list[Any], type_: pa.DataType) -> pa.Table:
     table = pa.table({"x": pa.array(values, type_)})
     columns = (Field(0, "x"),)
-    found = list(run_rows(case, RowOutput(columns), iter(table.to_batches()), 0))
+    found = list(run(compile_row_program(case), RowOutput(columns), iter(table.to_batches()), 0))
     return pa.Table.from_batches(found)
 
 
@@ -305,4 +306,4 @@ def test_running_aggregates_see_the_rows_up_to_their_own() -> None:
 
 def test_an_empty_bucket_gives_nothing() -> None:
     case = program(None)
-    assert list(run_rows(case, RowOutput(), iter([]), 0)) == []
+    assert list(run(compile_row_program(case), RowOutput(), iter([]), 0)) == []

@@ -12,6 +12,7 @@ import pyarrow as pa
 from spark_cep.udfs.execution import state
 from spark_cep.udfs.execution.job import StreamJob, TriggerInput
 from spark_cep.udfs.execution.packing import from_blob, pack_rows
+from spark_cep.udfs.execution.row_engine import compile_row_program
 from spark_cep.udfs.execution.state import InMemoryStore, make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import Field, RowOutput
@@ -29,7 +30,11 @@ class RowStream:
         self._dropped = -2 if case.rows == "one" else -1
         output = RowOutput((Field(K, "k"), Field(T, "t")))
         self.job = StreamJob(
-            case, output, SCHEMA, make_identity(row_program_fingerprint(case), SCHEMA, 1), "one"
+            compile_row_program(case),
+            output,
+            SCHEMA,
+            make_identity(row_program_fingerprint(case), SCHEMA, 1),
+            "one",
         )
         self.store = InMemoryStore()
         self.metrics: list[dict[str, Any]] = []

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.execution import state
 from spark_cep.udfs.program import Window
-from spark_cep.udfs.rows.advance import InputHorizon
 from spark_cep.udfs.rows.leaves import rows_ahead, unbounded_reason
 from tests.rows.advances import Step, by_key, cut, in_order
-from tests.rows.programs import answer, cases, current, program, v
+from tests.rows.programs import answer, cases, current, program, rows_of, v
 from tests.streaming.row_triggers import RowStream
 
 EXAMPLES = 150
@@ -39,7 +38,7 @@ def streamed(case: Any, steps: list[Step], forgets: frozenset[int]) -> dict[Any,
     for number, step in enumerate(steps):
         if number in forgets:
             state.forget_states()
-        horizon = FAR if step.up_to.horizon is None else int(step.up_to.horizon)
+        horizon = FAR if step.horizon is None else step.horizon
         found += stream.trigger(step.rows, horizon)
     return by_key(found)
 
@@ -60,7 +59,7 @@ def test_any_split_into_triggers_gives_the_answer_of_one(examples: int) -> None:
         forgets = data.draw(st.frozensets(st.integers(0, len(steps))), label="forgets")
         try:
             batch = by_key(answer(case, in_order(steps)))
-            whole = streamed(case, [Step(tuple(in_order(steps)), steps[-1].up_to)], frozenset())
+            whole = streamed(case, [Step(tuple(in_order(steps)), steps[-1].horizon)], frozenset())
         except (WorkerError, CepError):
             assume(False)
         found = streamed(case, steps, forgets)
@@ -75,12 +74,20 @@ def test_a_match_of_a_trigger_without_new_rows_is_given_once() -> None:
     # PREV keeps the row, so the state is as large after the match as before.
     case = program(v(0), measures=(current(shift=-1),), rows="one")
     steps = [
-        Step(((1, 0, None, None, None),), InputHorizon(-1)),
-        Step((), InputHorizon(0)),
-        Step((), InputHorizon(1)),
+        Step(((1, 0, None, None, None),), -1),
+        Step((), 0),
+        Step((), 1),
     ]
     found = streamed(case, steps, frozenset({0, 1, 2}))
     assert [len(given_) for given_ in found.values()] == [1]
+
+
+def test_rows_behind_the_last_horizon_are_dropped_and_counted() -> None:
+    stream = RowStream(program(v(0)))
+    rows = rows_of(1, 2, 3, 4)
+    assert len(stream.trigger(rows[:3], 2)) == 3
+    assert len(stream.trigger(rows, 3)) == 1
+    assert [each["late_rows"] for each in stream.metrics] == [0, 3]
 
 
 def test_within_decides_all_that_looks_at_no_row_behind() -> None:

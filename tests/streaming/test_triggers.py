@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_cep.pattern import event, no, seq
 from spark_cep.udfs.events import adaptive
-from spark_cep.udfs.execution import state
+from spark_cep.udfs.execution import segments
 from spark_cep.udfs.planning import planner
 from spark_cep.udfs.program import Plan
 from tests.cases import Case, has_two_readings
@@ -107,8 +107,8 @@ def test_consume(examples: int) -> None:
 def test_segments_that_are_always_written_anew_change_nothing(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "_LITTLE_WASTE", 0)
-    monkeypatch.setattr(state, "_MOST_SEGMENTS", 2)
+    monkeypatch.setattr(segments, "_LITTLE_WASTE", 0)
+    monkeypatch.setattr(segments, "_MOST_SEGMENTS", 2)
     agree(examples // 4, cases(("any", "next", "strict")))
     agree(examples // 4, cases(("any", "next"), consuming=True))
 

@@ -6,8 +6,7 @@ their types, so they come out bit for bit as they went in.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,8 @@ from spark_cep.udfs.events.context import MatchSet
 from spark_cep.udfs.values.arrow_values import to_single_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from spark_cep.udfs.events.metrics import Metrics
     from spark_cep.udfs.events.table import Events, Positions
     from spark_cep.udfs.output import EventOutput, Field, Struct
 
@@ -51,17 +49,11 @@ class EventAnswer:
                 self._all(part, numbers) if self._output.rows == "all" else self._one(part, numbers)
             )
 
-    def metrics(self, metrics: Metrics, more: Mapping[str, Any] | None = None) -> pa.RecordBatch:
-        """The bucket's closing row. `more`: what was counted around the engine."""
-        # json knows no integers of numpy.
-        text = json.dumps({**metrics.to_dict(), **(more or {})}, default=int)
-        counts = pa.array([text], type=_METRICS_TYPE)
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
         empty = np.zeros(0, dtype=np.int64)
-        shape = (self._one_columns if self._output.rows == "one" else self._all_columns)(
-            _NO_MATCHES, empty
-        )
-        nulls = [pa.nulls(1, column.type) for column in shape]
-        return self._batch([*nulls, counts])
+        build = self._one if self._output.rows == "one" else self._all
+        return build(_NO_MATCHES, empty).schema
 
     # -- one row a match -------------------------------------------------------------------------
 

@@ -196,6 +196,14 @@ class EventState:
     groups: tuple[tuple[int, tuple[int, ...]], ...] = ()
     kept: tuple[StoredPartials, ...] = ()
 
+    @property
+    def size(self) -> int:
+        return 0 if self.events is None else self.events.num_rows
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.events is None else int(self.events.nbytes)
+
 
 @dataclass(frozen=True)
 class EventAdvance:

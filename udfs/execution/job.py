@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.execution.packing import from_blob
 from spark_cep.udfs.execution.state import StateHeader, StateIdentity, header_from_bytes
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.execution.row_engine import CompiledRowProgram
     from spark_cep.udfs.execution.state import StateStore
     from spark_cep.udfs.output import EventOutput, RowOutput
     from spark_cep.udfs.program import Program
-    from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 
 
@@ -31,7 +30,7 @@ class StreamJob:
     triggers of one run of the query, and for nothing else. `shed`: what may be dropped in front
     of the engine."""
 
-    program: Program | RowProgram
+    program: Program | CompiledRowProgram
     output: EventOutput | RowOutput
     schema: pa.Schema
     identity: StateIdentity
@@ -86,13 +85,3 @@ def read_rows(job: StreamJob, arrived: TriggerInput) -> pa.Table:
         return job.schema.empty_table()
     # Timestamps carry the session's time zone as a label; in the store they have none of it.
     return pa.concat_tables([from_blob(blob) for blob in arrived.blobs]).cast(job.schema)
-
-
-def too_many_rows_error(allowed: int, held: int, key: list[object]) -> LimitError:
-    where = f"partition key {key!r}" if key else "the only partition (no partition_by)"
-    return LimitError(
-        f"{where} has {held:,} rows that matches to come may need; the limit is {allowed:,}",
-        hint="shorten WITHIN or add a partition key, so that fewer rows are held, or raise it: "
-        f"limits=cep.Limits(rows={allowed * 10})",
-        details={"key": key, "limit": "rows", "allowed": allowed, "reached": held},
-    )

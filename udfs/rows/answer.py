@@ -7,7 +7,6 @@ and for DISTINCT those that the match has had before, are taken out first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -431,7 +430,7 @@ _METRICS_TYPE = pa.string()
 
 
 def bucket_counts(table: RowTable, counts: SearchCounts, tally: ErrorTally) -> dict[str, int]:
-    """What a search did, as `output.METRICS` names it."""
+    """What a search did, by the names in `output.ROW_METRICS`."""
     return {
         "partitions": len(table.begins),
         "matches": counts.matches,
@@ -441,7 +440,6 @@ def bucket_counts(table: RowTable, counts: SearchCounts, tally: ErrorTally) -> d
         "memo_hits": counts.hits,
         "asked": counts.asked,
         "condition_errors": tally.errors,
-        "ignored_rows": table.ignored,
     }
 
 
@@ -464,12 +462,12 @@ class RowAnswerWriter:
             columns = self._columns(measured, part)
             yield self._batch([*columns, pa.nulls(len(part), _METRICS_TYPE)])
 
-    def metrics(self, counts: dict[str, int]) -> pa.RecordBatch:
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
         nothing = MatchBlock(*(np.zeros(size, np.int64) for size in (0, 0, 0, 0, 1)))
         part = answer_entries(nothing, self._table.program.rows)
         columns = self._columns(BlockMeasures(self._table, nothing), part)
-        nulls = [pa.nulls(1, column.type) for column in columns]
-        return self._batch([*nulls, pa.array([json.dumps(counts)], _METRICS_TYPE)])
+        return self._batch([*columns, pa.nulls(0, _METRICS_TYPE)]).schema
 
     def _columns(self, measured: BlockMeasures, part: AnswerEntries) -> list[pa.Array]:
         table = self._table

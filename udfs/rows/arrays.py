@@ -10,14 +10,7 @@ import numpy as np
 
 from spark_cep.udfs.expressions import Constant
 from spark_cep.udfs.rows import records as o
-from spark_cep.udfs.rows.instructions import (
-    END_BIT,
-    OVERFLOW_BIT,
-    first_variables,
-    memo_keys,
-    merge_points,
-    path_needs,
-)
+from spark_cep.udfs.rows.instructions import END_BIT, OVERFLOW_BIT
 from spark_cep.udfs.rows.leaves import rows_ahead, rows_ahead_of_measures, split_conjuncts
 from spark_cep.udfs.rows.records import (
     PAST_LAST,
@@ -55,7 +48,7 @@ _LEAST_INT64: Final = -(1 << 63)
 _EMPTY_ENTRY: Final = (1 << 64) - 1
 
 
-def kernel_instructions(made: KernelProgram, places: Array, words: int) -> KernelInstructions:
+def kernel_instructions(made: KernelProgram) -> KernelInstructions:
     program, code = made.program, made.code
     steps = program.limits.backtracking_steps
     settings = (
@@ -64,11 +57,11 @@ def kernel_instructions(made: KernelProgram, places: Array, words: int) -> Kerne
         int(program.rows == "all with unmatched"),
         rows_ahead_of_measures(program),
         DEFAULT_STEP_LIMIT if steps is None else steps,
-        words,
+        made.memo.words,
         MERGE_AFTER,
     )
     return KernelInstructions(
-        code.op, code.first, code.second, code.label, first_variables(code), places,
+        code.op, code.first, code.second, code.label, made.first, made.memo.places,
         np.array(settings, np.int64),
     )  # fmt: skip
 
@@ -165,40 +158,17 @@ def kernel_path(made: KernelProgram, table: RowTable) -> KernelPath:
     )
 
 
-def kernel_memo(made: KernelProgram, table: RowTable) -> tuple[KernelMemo, Array, int]:
-    """With the place of each instruction's mark, and how many words of marks a row has."""
-    code, state = made.code, made.state
-    needs = [tested.needs for tested in made.conditions]
-    needed = path_needs(code, needs, state.sets)
-    places = np.full(len(code.op), -1, np.int32)
-    lists: dict[frozenset[Any], int] = {}
-    bounds, keys = [0], []
-    marks = 0
-    for here in np.flatnonzero(merge_points(code)).tolist():
-        if not needed[here]:
-            places[here] = marks
-            marks += 1
-            continue
-        if needed[here] not in lists:
-            found = memo_keys(needed[here], state.looks, made.program.within is not None)
-            if found is None:
-                continue
-            lists[needed[here]] = len(bounds) - 1
-            keys += found
-            bounds.append(len(keys))
-        places[here] = -2 - lists[needed[here]]
-    words = -(-marks // 64)
+def kernel_memo(made: KernelProgram, table: RowTable) -> KernelMemo:
+    layout = made.memo
+    words, has_lists = layout.words, len(layout.bounds) > 1
     rows = min(table.size + len(table.begins), MOST_MARK_WORDS // words) if words else 0
-    merged = MERGED_PLACES if lists else 1
-    return (
-        KernelMemo(
-            np.zeros(rows * words, np.uint64),
-            np.array(bounds, np.int64),
-            np.array(keys, np.int64).reshape(-1, 8),
-            np.full(2 * merged, _EMPTY_ENTRY, np.uint64) if lists else np.zeros(2, np.uint64),
-        ),
-        places,
-        words,
+    return KernelMemo(
+        np.zeros(rows * words, np.uint64),
+        layout.bounds,
+        layout.keys,
+        np.full(2 * MERGED_PLACES, _EMPTY_ENTRY, np.uint64)
+        if has_lists
+        else np.zeros(2, np.uint64),
     )
 
 

@@ -20,14 +20,13 @@ from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
-from spark_cep.udfs.rows.table import PartitionEnds, SearchProgress
 from spark_cep.udfs.values.evaluate import condition_holds, evaluate_expression, fold_list
 from spark_cep.udfs.values.vectors import Vector
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Cell, Expression
     from spark_cep.udfs.rows.compiled import KernelProgram
-    from spark_cep.udfs.rows.table import RowTable
+    from spark_cep.udfs.rows.table import PartitionEnds, RowTable, SearchProgress
     from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.tally import ErrorTally
 
@@ -355,14 +354,14 @@ class KernelSearch:
         made: KernelProgram,
         table: RowTable,
         tally: ErrorTally,
-        ends: PartitionEnds | None = None,
+        ends: PartitionEnds,
     ) -> None:
         if table.size + len(table.begins) > MOST_ROWS:
             raise bucket_size_error(table.size, MOST_ROWS)
         self._made = made
         self._table = table
         self._tally = tally
-        self._ends = ends or PartitionEnds(SearchProgress.at_start(table))
+        self._ends = ends
         self._asking = PythonEvaluator(made, table, tally, self._ends)
         self.counts = SearchCounts()
 
@@ -374,8 +373,6 @@ class KernelSearch:
         if not self._table.size:
             return
         table, made = self._table, self._made
-        memory, places, words = arrays.kernel_memo(made, table)
-        program = arrays.kernel_instructions(made, places, words)
         longest = int((table.ends - table.begins).max())
         rows = min(table.size, BLOCK_ROWS)
         found = r.KernelMatches(
@@ -387,11 +384,11 @@ class KernelSearch:
         state = np.zeros(r.STATE_SIZE, np.int64)
         state[r.PARTITION], state[r.BEGIN] = -1, table.size
         fixed = (
-            program,
+            arrays.kernel_instructions(made),
             arrays.kernel_rows(made, table, self._tally, self._ends),
             arrays.kernel_conditions(made, table, self._ends),
             arrays.kernel_path(made, table),
-            memory,
+            arrays.kernel_memo(made, table),
         )
         ways = _new_stack(FIRST_STACK_SIZE)
         kernel = loading.load_kernel()

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.rows import search
 from spark_cep.udfs.rows.gaps.candidates import StepBudget
-from spark_cep.udfs.rows.gaps.pattern import recognize_gaps
 from spark_cep.udfs.rows.gaps.preferred import PreferredMatcher
 from spark_cep.udfs.rows.search import (
     MatchBlock,
@@ -26,6 +24,7 @@ from spark_cep.udfs.rows.search import (
 )
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.errors import CepError
     from spark_cep.udfs.row_program import Skip
     from spark_cep.udfs.rows.gaps.pattern import GapPattern
     from spark_cep.udfs.rows.table import RowTable
@@ -250,17 +249,20 @@ def _match_labels(gapped: GapPattern, matches: GapMatches) -> Array:
 
 
 class GapSearch:
-    def __init__(self, table: RowTable, tally: ErrorTally) -> None:
-        gapped = recognize_gaps(table.program)
-        if isinstance(gapped, str):
-            raise CepError(f"the pattern cannot be matched by joins: {gapped}")
-        self._gapped = gapped
-        self._table = table
-        self._tally = tally
+    """Matches the points of a pattern by joins. Needs the whole input: no partition is open."""
+
+    def __init__(self, gapped: GapPattern, table: RowTable, tally: ErrorTally) -> None:
+        self.table = table
         self.counts = SearchCounts()
+        self._gapped = gapped
+        self._tally = tally
+
+    @property
+    def ignored(self) -> int:
+        return int(self.table.ignored)
 
     def blocks(self) -> Iterator[MatchBlock]:
-        table, gapped, counts = self._table, self._gapped, self.counts
+        table, gapped, counts = self.table, self._gapped, self.counts
         if not table.size:
             return
         budget = StepBudget(table)
