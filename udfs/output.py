@@ -1,14 +1,17 @@
 """What the worker hands back to Spark: the columns of its record batches, in order.
 
-`Output` is decided on the driver and shipped beside the Program; `udfs/events/answer.py` builds the
-batches and `spark_cep/spark/projection.py` declares the same columns to Spark as types.
+The driver decides on an output and ships it beside the program; `udfs/events/answer.py` and
+`udfs/rows/answer.py` build the batches, and `spark_cep/spark/projection.py` declares the same
+columns to Spark as types.
 
 Always holds: every column is nullable; a value is copied from a shipped column and keeps its
 Arrow type; no struct is without fields (Arrow and Spark disagree about empty structs). Every
-column costs Spark a copy of every row, and a nested one costs it most, so a variable that every
-match fills comes as plain columns, and what nobody reads does not come.
+column costs Spark a copy of every row, a nested one the most, so a variable that every match
+fills comes as plain columns, and columns that nobody reads do not come.
 
-rows "one", one row a match:
+Event patterns
+--------------
+rows "one", one row for each match:
     match_number  int64                   if `numbered`; unique in the answer: (partition << 33) + n
     v<i>          struct, or list<struct>  one for each of `structs`, i = variable id; NULL:
                                           unfilled, []: matched as the empty list
@@ -17,22 +20,36 @@ rows "one", one row a match:
     p0, p1, ...   as `partition`          taken from the match's earliest event
     metrics       string                  NULL in a match, else a bucket's counts as JSON
 
-rows "all", one row a matched event:
+rows "all", one row for each matched event:
     match_number, variable int32 (variable id), f0, f1, ... as `row`, metrics
 
-Each Spark partition ends with one row that has only `metrics`: text, because what is counted grows
-and differs between plans, and there is one row of it for millions of matches. Its keys:
+Row patterns
+------------
+rows "one", one row for each match:
+    p0, p1, ...   as `columns`            partition keys, taken from the match's first row
+    m0, m1, ...                           one for each measure
+    first_row     int64                   the first row's place in its partition, from 0
+    metrics       string                  as above
 
-    as METRICS, TOTALS   a number each
+rows "all ...", one row for each row:
+    r0, r1, ...   as `columns`            of the row itself
+    m0, m1, ..., metrics
+
+Metrics
+-------
+Each bucket ends with one row that has only `metrics`. It is text, because the counts differ
+between plans, and there is one row of them for millions of matches. Its keys:
+
+    the names below      a number each
     conditions           {condition: [combinations tested, kept]}, by place in Program.conditions
-    candidates           {variable id: rows that may be it}
+    candidates           {variable id: rows that may match it}
     nodes                {"branch:slots": [pairs, partial matches]}, slots sorted, with commas
     swaps                [{"from", "to", "because", "event_time"}], a change of plan each
     remotes              {name: as udfs/remotes/metrics.py}, also of lookups behind the engine
-    shed                 {variable: [rows that may be it kept, dropped]}, where rows may be shed
+    shed                 {variable: [rows that may match it kept, dropped]}, with shedding
     shed_recall          {"": [expected share of the matches left, times rows; rows]}
 
-A key that is missing counts nothing.
+A missing key means that nothing was counted.
 """
 
 from __future__ import annotations
@@ -44,30 +61,30 @@ if TYPE_CHECKING:
     from spark_cep.udfs.row_program import RowProgram
 
 
-# The numbers in `metrics`, as `udfs/events/metrics.py` counts them: what the work was ...
+# The numbers in `metrics`, as `udfs/events/metrics.py` counts them: the work of matching ...
 ENGINE_METRICS = (
     "rows",  # shipped to the engine, slice copies included
     "pairs",  # partial match x candidate row, evaluated
-    "partial_matches",  # survivors of a step
-    "peak_partial_matches",  # alive at once
-    "buffered_events",  # rows of one partition that could be something
+    "partial_matches",  # pairs that passed
+    "peak_partial_matches",  # held at once
+    "buffered_events",  # rows of one partition that may match some variable
     "matches",
     "condition_errors",  # conditions that an ANSI error made NULL
     "ignored_rows",  # their event time is NULL or NaN
 )
-# ... and what the plan cost and was for.
+# ... planning ...
 PLANNING_METRICS = (
-    "plan_checks",  # between advances, whether the plan is still right
-    "planning_us",  # spent on that, and on making plans
+    "plan_checks",  # of whether the plan is still the best
+    "planning_us",  # spent on these checks and on making plans
     "matching_us",  # spent on everything else in the engine
-    "stretches",  # windows of keys: what the counts are per
+    "stretches",  # windows of keys; rates are counted for each
 )
-# ... and what a trigger of a stream adds.
+# ... and the state of a stream.
 STREAM_METRICS = (
-    "late_rows",  # came behind the watermark of an earlier trigger, and were dropped
-    "expired_rows",  # not needed any more
+    "late_rows",  # dropped: not after the watermark of an earlier trigger
+    "expired_rows",  # no longer needed
     "state_rows",  # needed for matches to come
-    "stored_rows",  # those in the state store, also if nobody needs them any more
+    "stored_rows",  # in the state store, needed or not
     "state_bytes",  # of the rows needed
     "kept_partial_matches",
 )
@@ -86,8 +103,8 @@ class Field:
 
 @dataclass(frozen=True)
 class Struct:
-    """The row of `variable` as a struct of `fields`; an array of them where it is a list. `flat`:
-    every match fills it with one row, so its fields can travel as columns."""
+    """The row of `variable` as a struct of `fields`, or an array of them where it is a list.
+    `flat`: every match fills it with one row, so its fields travel as columns."""
 
     variable: int
     fields: tuple[Field, ...]
@@ -127,26 +144,7 @@ class EventOutput:
         return (*number, *structs, *bounds, *partition, "metrics")
 
 
-# --------------------------------------------------------------------------------------------------
-# What the worker hands back for a row pattern: the columns of its record batches, in order.
-#
-# rows "one", one row a match:
-#     p0, p1, ...  as `columns`          partition keys, taken from the match's first row
-#     m0, m1, ...  one a measure
-#     first_row    int64                 the first row's place in its partition, from 0
-#     metrics      string                NULL in a match, else a bucket's counts as JSON
-#
-# rows "all ...", one row a row:
-#     r0, r1, ...  as `columns`          of the row itself
-#     m0, m1, ...
-#     metrics
-#
-# Always holds: a value is copied from a shipped column and keeps its Arrow type; every column is
-# nullable. Each Spark partition ends with one row that has only `metrics`; a missing key counts
-# nothing. Its keys are METRICS.
-# --------------------------------------------------------------------------------------------------
-
-
+# Those of row patterns.
 ROW_METRICS: Final = (
     "rows",  # shipped to the engine
     "partitions",
@@ -154,7 +152,7 @@ ROW_METRICS: Final = (
     "empty_matches",
     "unmatched_rows",  # shown as such
     "steps",  # instructions tried
-    "memo_hits",  # ways not gone because they had failed before
+    "memo_hits",  # searches cut short because they had failed before
     "asked",  # conditions that Python tested row by row
     "condition_errors",  # conditions that an ANSI error made NULL
     "ignored_rows",  # their event time is NULL or NaN, and there is a WITHIN

@@ -4,9 +4,8 @@ The shipped rows are an Arrow table whose columns are `RowProgram.columns`, by p
 keys, order columns, hoisted expressions over one row, payload. Expressions are the engine's typed
 trees (`udfs/expressions.py`) whose leaves are the reads below instead of cells of variables.
 
-A variable is known by its number: its place in `variables`. A set of variables (a subset, or all
-of them) is a frozenset of numbers; None stands for the universal row pattern variable, which is
-every row of the match.
+A variable is known by its number, its place in `variables`. A subset is a frozenset of numbers;
+None is the universal row pattern variable, which every row of the match is bound to.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ MatcherKind = Literal["walk", "gaps"]
 @dataclass(frozen=True)
 class RowPatternNode:
     """kind "variable": `variable`. "concat", "alternate", "permute": `parts`, in the order of the
-    text. "repeat": one part, `low`..`high` times (None: no end), greedy or reluctant. "exclude":
-    one part. "empty", "start" (^), "end" ($): nothing."""
+    text. "repeat": one part, `low` to `high` times (None: no upper bound), greedy or reluctant.
+    "exclude": one part. "empty", "start" (^), "end" ($): no part."""
 
     kind: Literal[
         "variable", "concat", "alternate", "permute", "repeat", "exclude", "empty", "start", "end"
@@ -44,7 +43,7 @@ class RowPatternNode:
     greedy: bool = True
 
 
-# ---- what conditions and measures read -----------------------------------------------------------
+# ---- what conditions and measures read ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,9 @@ class RowRead(Expression):
     anchor "current": the row itself: in DEFINE the row under test, in a measure the current row.
     "first" and "last": of the rows bound to `variables` so far (in DEFINE, the row under test
     included where its variable is one of them) or, where `final`, in the whole match; `offset`
-    logical steps forward from the first, backward from the last. From the row that this gives,
-    `shift` physical rows within the partition: PREV is negative, NEXT positive. NULL where there
-    is no such row. PREV(LAST(A.x, 1), 2) is Read(anchor="last", {A}, offset=1, shift=-2).
+    logical steps forward from the first, backward from the last. From that row on, `shift`
+    physical rows within the partition: PREV is negative, NEXT positive. NULL where there is no
+    such row. PREV(LAST(A.x, 1), 2) is RowRead("last", x, type, {A}, offset=1, shift=-2).
     """
 
     anchor: Literal["current", "first", "last"]
@@ -73,13 +72,13 @@ class Aggregate(Expression):
     """An aggregate of `column` (None: count(*), or count(A.*)) over the rows bound to
     `variables` so far (in DEFINE: the row under test included), or in the whole match.
 
-    "list", in measures only: the values in the order of the rows, NULL ones included, [] where
-    there is no row; Spark goes on with it. Its `column` None: the numbers of the variables that
-    the rows are bound to, as ints.
+    "list", in measures only: the values in the order of the rows, NULLs included, [] where there
+    is no row; Spark computes the rest. With `column` None, the numbers of the variables that the
+    rows are bound to, as ints.
 
-    `argument`, in DEFINE only: in the place of a column, an expression over the aggregated row;
-    reads and classifiers in it are anchored "current", which here is that row. It is there if the
-    user's argument names CLASSIFIER() or MATCH_NUMBER(), which Spark cannot know on a row.
+    `argument`, in DEFINE only: an expression over the aggregated row in place of a column. Reads
+    and classifiers in it are anchored "current", which here is that row. It is there if the
+    user's argument has CLASSIFIER() or MATCH_NUMBER(), which Spark cannot evaluate on a row.
     """
 
     name: Literal["count", "sum", "avg", "min", "max", "list"]
@@ -95,7 +94,7 @@ class Aggregate(Expression):
 class Classifier(Expression):
     """CLASSIFIER(...): the number of the variable that the anchored row is bound to, as an int
     (the driver turns it into a name; comparisons with names arrive as comparisons of numbers).
-    Fields as in Read."""
+    Fields as in `RowRead`."""
 
     type: Type
     anchor: Literal["current", "first", "last"] = "current"
@@ -115,7 +114,7 @@ class MatchNumber(Expression):
 
 @dataclass(frozen=True)
 class RowVariable:
-    """`define` None: TRUE for every row. `name` as PATTERN first spells it."""
+    """`define` None: TRUE for every row. `name`: as PATTERN spells it first."""
 
     name: str
     define: Expression | None = None
@@ -131,15 +130,16 @@ class Skip:
 
 @dataclass(frozen=True)
 class RowProgram:
-    """`within`: the event time (first order column) of every row of a match is at most so much
-    after the first row's. `orders` may be empty: rows stay as they come.
+    """`within`: the longest time from the first row of a match to any other, by the first order
+    column. `orders` may be empty: rows stay in the order in which they come.
 
-    `measures`: what the engine evaluates, one output column each; the driver asks only for single
-    leaves (the reads above), all between them is Spark's. On an empty match reads are NULL, counts
-    0 and lists []; on an unmatched row everything is NULL, the match number too.
+    `measures`: what the engine evaluates, one output column each. Each is a single read,
+    aggregate, classifier or match number; Spark computes the expressions over them. On an empty
+    match reads are NULL, counts 0 and lists []; on an unmatched row everything is NULL, the match
+    number too.
 
     `matcher`: "walk", the kernel goes from row to row; "gaps", the points of a pattern with gaps
-    are joined. Only what `gaps/recognize.py` recognizes can be matched that way.
+    are joined (only if `rows/gaps/pattern.py` recognizes the pattern).
     """
 
     columns: tuple[str, ...]

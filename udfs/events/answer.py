@@ -1,7 +1,7 @@
-"""From sets of matches to the record batches that Spark gets back (`udfs/output.py`).
+"""From sets of matches of event patterns to the record batches of `udfs/output.py`.
 
-Payload values are taken from the shipped, unsorted columns with Arrow's own `take`, whatever
-their types, so they come out bit for bit as they went in.
+Values are taken from the shipped, unsorted columns with Arrow's `take`, whatever their types, so
+they come out bit for bit as they went in.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from spark_cep.udfs.output import EventOutput, Field, Struct
 
 
-# Rows of one record batch: large enough to cost nothing per row, small enough that a wide answer
-# does not pile up in the JVM.
+# Rows of one record batch: enough that a batch costs nothing, few enough that the JVM can hold a
+# batch of a wide answer.
 BATCH_ROWS = 1 << 16
 
 _METRICS_TYPE = pa.string()
 
 
 class EventAnswer:
-    """Builds the batches for the events of one bucket. Numbers its matches from `first_number`."""
+    """Builds the batches of one advance, and numbers its matches from `first_number`."""
 
     def __init__(self, events: Events, output: EventOutput, first_number: int) -> None:
         self.events = events
@@ -55,7 +55,7 @@ class EventAnswer:
         build = self._one if self._output.rows == "one" else self._all
         return build(_NO_MATCHES, empty).schema
 
-    # -- one row a match -------------------------------------------------------------------------
+    # ---- one row for each match ----------------------------------------------------------------
 
     def _one(self, found: MatchSet, numbers: Positions) -> pa.RecordBatch:
         columns = self._one_columns(found, numbers)
@@ -98,7 +98,7 @@ class EventAnswer:
             [self._take(field.column, rows) for field in fields], [field.name for field in fields]
         )
 
-    # -- one row a matched event -----------------------------------------------------------------
+    # ---- one row for each event ----------------------------------------------------------------
 
     def _all(self, found: MatchSet, numbers: Positions) -> pa.RecordBatch:
         columns = self._all_columns(found, numbers)
@@ -113,7 +113,7 @@ class EventAnswer:
             *(self._take(field.column, rows) for field in self._output.row),
         ]
 
-    # -- columns ---------------------------------------------------------------------------------
+    # ---- columns -------------------------------------------------------------------------------
 
     def _rows(self, positions: Positions) -> pa.Array:
         return pa.array(self.events.rows(positions))

@@ -1,7 +1,8 @@
-"""A state as bytes and back: a versioned header, then Arrow IPC. Nothing is ever unpickled.
+"""The state of an event pattern as bytes: a versioned header, then Arrow IPC. Nothing is ever
+unpickled.
 
-The header names the program that the state belongs to by a fingerprint, so that a state of
-another pattern, or of the same columns in another order, is refused instead of misread.
+The header names the program by a fingerprint, so the state of another pattern, or of the same
+columns in another order, is refused instead of misread.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def state_to_bytes(state: EventState, program: Program) -> bytes:
 
 
 def state_from_bytes(data: bytes, program: Program) -> EventState:
-    """The state, if it is one of this program's; a CepError that says why if it is not."""
+    """Raises CepError if the state is another program's, or of another format."""
     if len(data) < _PREFIX.size:
         raise CepError("the stored state is cut short", hint="start from a new checkpoint")
     magic, version, length = _PREFIX.unpack_from(data)
@@ -74,13 +75,13 @@ def state_from_bytes(data: bytes, program: Program) -> EventState:
     if version != _VERSION:
         raise CepError(
             f"the stored state has format {version}, this release reads format {_VERSION}",
-            hint="finish the query with the release that wrote it, or start from a new checkpoint",
+            hint="continue with the release that wrote it, or start from a new checkpoint",
         )
     header = json.loads(data[_PREFIX.size : _PREFIX.size + length])
     if header["program"] != fingerprint_program(program):
         raise CepError(
             "the stored state belongs to another pattern or to other columns",
-            hint="restore the pattern it was made with, or start from a new checkpoint",
+            hint="restore the pattern that wrote it, or start from a new checkpoint",
         )
     source = pa.BufferReader(pa.py_buffer(data)[_PREFIX.size + length :])
     events = _read_table(source) if header["has_events"] else None
@@ -99,7 +100,7 @@ def _list_lengths(kept: StoredPartials) -> dict[str, int]:
 
 
 def _flatten_rows(kept: StoredPartials) -> pa.Table:
-    """One column for each slot, for a list one for each of its elements."""
+    """A column for each slot; for a list, one for each of its elements."""
     columns = [
         (f"{slot}.{place}", column)
         for slot, rows in kept.rows.items()

@@ -1,4 +1,4 @@
-"""What a streaming query is, as its workers know it, and what all its triggers share."""
+"""A streaming query as its workers know it, and the input of one trigger."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 
 
-# Before the first watermark no row is late. Far enough from the ends of int64 that the distance
-# to any time of Spark can be taken.
+# Before the first watermark no row is late. Far enough from the ends of int64 that the difference
+# to any of Spark's times does not overflow.
 NO_WATERMARK: Final = -(1 << 62)
 MICROSECONDS_PER_MS: Final = 1000
 
 
 @dataclass(frozen=True)
 class StreamJob:
-    """`identity` is what the state in a checkpoint is compared with. `token` is the same for all
-    triggers of one run of the query, and for nothing else. `shed`: what may be dropped in front
-    of the engine."""
+    """`identity`: what the state in a checkpoint is compared with. `token`: the same for all
+    triggers of one run of the query, different in every run. `shed`: what may be dropped in
+    front of the engine."""
 
     program: Program | CompiledRowProgram
     output: EventOutput | RowOutput
@@ -41,8 +41,8 @@ class StreamJob:
 @dataclass(frozen=True)
 class TriggerInput:
     """What a trigger brings to a bucket. `horizon`: the event time up to which all rows have come
-    when the trigger has. `scope` and `number`: within which values of remote sources are kept,
-    and within which they do not change."""
+    with this trigger. `scope`, `number`: the query and the trigger within which remote values are
+    shared."""
 
     bucket: int
     blobs: tuple[bytes, ...]
@@ -52,9 +52,9 @@ class TriggerInput:
 
 
 def nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns as they lie in the store, where every field may be NULL: a NULL struct has NULLs
-    in all its fields, also in those of which Spark says that they have none, and Arrow casts no
-    NULL to such a type."""
+    """The columns as they are stored, every field nullable. A NULL struct has NULL in all its
+    fields, also in those that Spark declares as not nullable, and Arrow casts no NULL to such a
+    type."""
     return pa.schema([_nullable_field(field) for field in schema])
 
 
@@ -71,17 +71,18 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 
 
 def horizon_of(watermark: int) -> int:
-    """Spark's watermark, in milliseconds and 0 before there is one, as an event time."""
+    """Spark's watermark as an event time; it is in milliseconds, and 0 before the first."""
     return watermark * MICROSECONDS_PER_MS if watermark > 0 else NO_WATERMARK
 
 
 def read_header(job: StreamJob, store: StateStore) -> StateHeader:
-    found = store.header()
-    return StateHeader(job.identity) if found is None else header_from_bytes(found, job.identity)
+    """Raises CepError if the state is another query's."""
+    data = store.header()
+    return StateHeader(job.identity) if data is None else header_from_bytes(data, job.identity)
 
 
 def read_rows(job: StreamJob, arrived: TriggerInput) -> pa.Table:
     if not arrived.blobs:
         return job.schema.empty_table()
-    # Timestamps carry the session's time zone as a label; in the store they have none of it.
+    # Timestamps arrive labelled with the session's time zone, and are stored without it.
     return pa.concat_tables([from_blob(blob) for blob in arrived.blobs]).cast(job.schema)

@@ -1,8 +1,8 @@
-"""Rows travel to a bucket's state as Arrow IPC blobs, one for each bucket and task, and its answer
-travels back the same way.
+"""Rows travel to the stateful operator as Arrow IPC blobs, one for each bucket and task, and the
+answer travels back the same way.
 
-Spark hands rows to a stateful Python operator through pandas, which has no exact form for many
-types, and sorts them by key first. A blob passes as it is, a few of them a trigger.
+Spark hands rows to a stateful Python operator through pandas, which cannot represent many types
+exactly, and sorts them by key first. A blob passes unchanged, and there are few in a trigger.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-# A task's rows are packed in pieces of at most so many, which bounds what it holds.
+# Rows of a task that are packed at once, which bounds its memory.
 PIECE_ROWS: Final = 1 << 20
-# Batches of an answer go together up to about this size.
+# Batches of an answer are put into one blob up to about this size.
 ANSWER_BYTES: Final = 1 << 24
 PACKED_SCHEMA: Final = pa.schema([("bucket", pa.int32()), ("blob", pa.binary())])
 
 
-# No row's bucket. Every task sends it a word, so that every trigger sees whose checkpoint this is,
-# also where its rows go to buckets that were never used.
+# No row's bucket. Every task sends it an empty blob, so that every trigger checks whose checkpoint
+# this is, also where its rows go to buckets that were never used.
 GUARD_BUCKET: Final = -1
 
 
@@ -33,10 +33,11 @@ def add_guard(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def pack_rows(
-    batches: Iterable[pa.RecordBatch], noted: Callable[[pa.Table], pa.Table] = lambda table: table
+    batches: Iterable[pa.RecordBatch],
+    annotate: Callable[[pa.Table], pa.Table] = lambda table: table,
 ) -> Iterator[pa.RecordBatch]:
-    """The last column says which bucket a row belongs to; the others are what is packed. `noted`:
-    a piece with what its buckets shall know of it."""
+    """Packs all columns but the last, which is the row's bucket. `annotate` adds metadata to a
+    piece for its buckets to read."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -44,10 +45,10 @@ def pack_rows(
             waiting.append(batch)
             rows += batch.num_rows
         if rows >= PIECE_ROWS:
-            yield _pack_piece(noted(pa.Table.from_batches(waiting)))
+            yield _pack_piece(annotate(pa.Table.from_batches(waiting)))
             waiting, rows = [], 0
     if waiting:
-        yield _pack_piece(noted(pa.Table.from_batches(waiting)))
+        yield _pack_piece(annotate(pa.Table.from_batches(waiting)))
 
 
 def to_blob(table: pa.Table) -> bytes:
@@ -63,7 +64,7 @@ def from_blob(blob: bytes) -> pa.Table:
 
 
 def pack_answer(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """An answer's batches in blobs of bounded size."""
+    """The batches of an answer in blobs of bounded size."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -77,7 +78,7 @@ def pack_answer(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 def unpack_answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches of the answers in the column `blob`."""
+    """The batches in the column `blob`."""
     for batch in batches:
         for blob in batch.column("blob"):
             yield from from_blob(blob.as_buffer()).to_batches()

@@ -1,9 +1,9 @@
 """The state of an event pattern in a store: rows in segments, written once, and their flags.
 
 A trigger appends its rows as one segment and never writes them again; of the rows of a segment
-only the flags change, a byte each, and a segment none of whose rows is needed is removed. When
-most of what lies there is not needed any more, or segments have become many, all of them are
-written anew as one, which costs each row a constant share over its life.
+only the flags change, a byte each, and a segment without a needed row is removed. When most of
+the stored rows are not needed any more, or there are many segments, all are rewritten as one.
+Each row is then rewritten a constant number of times on average.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A row's segment and its place there, as one number.
 ROW_COLUMN: Final = "__row"
 _PLACE_BITS: Final = 32
-# Blobs that are no segment.
+# The numbers of the other blobs; segments count from 0.
 _FLAGS_BLOB: Final = -1
 _PARTIALS_BLOB: Final = -2
 _IS_GIVEN: Final = 1
@@ -101,7 +101,7 @@ def _apply_flags(table: pa.Table, places: Positions, flags: FlagBytes) -> pa.Tab
 
 
 def _read_partials(store: StateStore, header: StateHeader) -> Iterator[StoredPartials]:
-    """Partial matches: one blob, each set's columns one after the other."""
+    """All partial matches are one blob: the columns of one set after those of another."""
     numbers = np.frombuffer(store.read(_PARTIALS_BLOB), np.int32)
     at = 0
     for each in header.kept:
@@ -119,7 +119,7 @@ def _read_partials(store: StateStore, header: StateHeader) -> Iterator[StoredPar
 
 
 def _sort_by_place(state: EventState) -> EventState:
-    """The rows as a load would find them: by place."""
+    """The rows in the order in which a load finds them."""
     if state.events is None:
         return state
     places = _column(state.events, ROW_COLUMN)
@@ -137,9 +137,10 @@ def _sort_by_place(state: EventState) -> EventState:
 
 
 def _is_wasteful(header: StateHeader, segment: Positions) -> bool:
-    lying = sum(rows for _, rows, _ in header.segments)
-    alive = int(np.count_nonzero(segment < header.next_segment))
-    return lying - alive > alive + _LITTLE_WASTE or len(header.segments) > _MOST_SEGMENTS
+    """`segment`: that of each needed row."""
+    needed = int(np.count_nonzero(segment < header.next_segment))
+    waste = count_stored_rows(header) - needed
+    return waste > needed + _LITTLE_WASTE or len(header.segments) > _MOST_SEGMENTS
 
 
 def _rewrite_segments(
@@ -159,7 +160,7 @@ def _rewrite_segments(
 def _append_segment(
     store: StateStore, header: StateHeader, state: EventState, new: npt.NDArray[np.bool_]
 ) -> EventState:
-    """The rows in `new`, the last ones, become a segment."""
+    """Writes the rows in `new`, which are the last ones, as a segment."""
     assert state.events is not None
     events, number, count = state.events, header.next_segment, int(new.sum())
     rows = events.slice(events.num_rows - count).drop_columns(
@@ -177,7 +178,7 @@ def _append_segment(
 
 
 def _write_flags(store: StateStore, header: StateHeader, state: EventState) -> None:
-    """Flags of every row that lies in the store; removes segments that nobody needs."""
+    """Writes the flags of all stored rows, and removes segments without a needed row."""
     places = np.zeros(0, np.int64) if state.events is None else _column(state.events, ROW_COLUMN)
     flags = np.zeros(0, np.uint8) if state.events is None else _row_flags(state.events)
     numbers = [number for number, _, _ in header.segments]

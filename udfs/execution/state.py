@@ -41,9 +41,10 @@ class StateIdentity:
 
 @dataclass
 class StateHeader:
-    """`horizon`: the event time up to which rows have come; None: no watermark yet. `segments`:
-    blobs of rows, as [number, rows, flags of all its rows or -1]. `nonce`: changes with every
-    write. `number`: of the next match. The rest belongs to who keeps it."""
+    """`horizon`: the event time up to which rows have come; None: nothing was written yet.
+    `nonce` changes with every write. The rest is that of event patterns. `segments`: blobs of
+    rows, as [number, rows, flags of all its rows or -1]. `number`: of the next match. `kept`,
+    `groups`: the stored partial matches and their groups. `learnt`: measured selectivities."""
 
     identity: StateIdentity
     horizon: int | None = None
@@ -62,7 +63,7 @@ def make_identity(fingerprint: str, schema: pa.Schema, buckets: int) -> StateIde
 
 
 def header_to_bytes(header: StateHeader) -> bytes:
-    """The names in JSON are those of the format, not of the fields here."""
+    """The names in JSON belong to the format, whatever the fields are called here."""
     body = {
         "identity": {
             "form": canonical.FORMAT,
@@ -85,20 +86,19 @@ def header_to_bytes(header: StateHeader) -> bytes:
 
 
 def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
-    """The header, if it is this query's; a CepError that says why if it is not."""
+    """Raises CepError if the header is another query's, or of another format."""
     if len(data) < _PREFIX.size:
         raise CepError(
-            "the state in the checkpoint is cut short", hint=f"restore it, {_RESTART_HINT}"
+            "the state in the checkpoint is cut short",
+            hint=f"restore the checkpoint, {_RESTART_HINT}",
         )
     magic, version, length = _PREFIX.unpack_from(data)
     if magic != _MAGIC or len(data) != _PREFIX.size + length:
-        raise CepError(
-            "the state in the checkpoint is not spark-cep's", hint=f"use {_RESTART_HINT[3:]}"
-        )
+        raise CepError("the state in the checkpoint is not spark-cep's", hint=_RESTART_HINT[3:])
     if version != _VERSION:
         raise CepError(
             f"the state in the checkpoint has format {version}, this release reads {_VERSION}",
-            hint=f"go on with the release that wrote it, {_RESTART_HINT}",
+            hint=f"continue with the release that wrote it, {_RESTART_HINT}",
         )
     body = json.loads(data[_PREFIX.size :])
     theirs = body["identity"]
@@ -106,7 +106,7 @@ def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
         raise CepError(
             f"the checkpoint describes its query in form {theirs['form']}, this release in form "
             f"{canonical.FORMAT}",
-            hint=f"go on with the release that wrote it, {_RESTART_HINT}",
+            hint=f"continue with the release that wrote it, {_RESTART_HINT}",
         )
     _check_identity(StateIdentity(theirs["program"], theirs["schema"], theirs["buckets"]), mine)
     return StateHeader(
@@ -128,23 +128,23 @@ def _check_identity(theirs: StateIdentity, mine: StateIdentity) -> None:
         raise CepError(
             f"the checkpoint was made with {theirs.buckets} bucket{'s' * (theirs.buckets != 1)}, "
             f"this query has {mine.buckets}",
-            hint=f"set spark.cep.buckets to {theirs.buckets} before the query is built, "
+            hint=f"set spark.cep.buckets to {theirs.buckets} before building the query, "
             f"{_RESTART_HINT}",
         )
     if theirs.program != mine.program and theirs.schema != mine.schema:
         raise CepError(
             "the checkpoint was made with another pattern or with other columns",
-            hint=f"go on with those, {_RESTART_HINT}: its open matches mean nothing here",
+            hint=f"restore the pattern and the columns, {_RESTART_HINT}",
         )
     if theirs.program != mine.program:
         raise CepError(
             "the checkpoint was made with another pattern, or other order or partition columns",
-            hint=f"go on with that pattern, {_RESTART_HINT}: its open matches mean nothing here",
+            hint=f"restore that pattern, {_RESTART_HINT}",
         )
     if theirs.schema != mine.schema:
         raise CepError(
             "the checkpoint was made with other columns, or columns of other types",
-            hint=f"restore the columns that the query read, {_RESTART_HINT}",
+            hint=f"restore those columns, {_RESTART_HINT}",
         )
 
 

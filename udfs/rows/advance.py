@@ -97,22 +97,22 @@ class RowState:
 
     @classmethod
     def from_bytes(cls, data: bytes, program: RowProgram) -> RowState:
-        """The state, if it is one of this program's; a CepError that says why if it is not."""
+        """Raises CepError if the state is another program's, or of another format."""
         if len(data) < _PREFIX.size:
             raise CepError("the stored state is cut short", hint=_NEW_CHECKPOINT_HINT)
         magic, version, length = _PREFIX.unpack_from(data)
         if magic != _MAGIC:
-            raise CepError("these bytes are no state of a row pattern", hint=_NEW_CHECKPOINT_HINT)
+            raise CepError("the bytes are no state of a row pattern", hint=_NEW_CHECKPOINT_HINT)
         if version != _VERSION:
             raise CepError(
                 f"the stored state has format {version}, this release reads format {_VERSION}",
-                hint=f"finish the query with the release that wrote it, or {_NEW_CHECKPOINT_HINT}",
+                hint=f"continue with the release that wrote it, or {_NEW_CHECKPOINT_HINT}",
             )
         header = _parse_header(data[_PREFIX.size : _PREFIX.size + length])
         if header["program"] != row_program_fingerprint(program):
             raise CepError(
                 "the stored state belongs to another pattern or to other columns",
-                hint=f"restore the pattern it was made with, or {_NEW_CHECKPOINT_HINT}",
+                hint=f"restore the pattern that wrote it, or {_NEW_CHECKPOINT_HINT}",
             )
         try:
             source = pa.BufferReader(pa.py_buffer(data)[_PREFIX.size + length :])
@@ -159,7 +159,7 @@ class RowAdvance:
         program = kernel.program
         if horizon is not None and (not program.orders or program.orders[0].descending):
             raise CepError(
-                "rows that come in steps need a first order column that ascends",
+                "matching in steps needs a first order column that ascends",
                 hint="order by the event time, ascending",
             )
         self._program = program

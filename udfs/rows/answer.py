@@ -1,8 +1,10 @@
-"""Aggregates of measures over the rows of matches.
+"""From blocks of matches of row patterns to the record batches of `udfs/output.py`.
 
-Every aggregate is computed over the rows of a set in a block of matches, put one after the other;
-an entry then sees a range of them: up to its own row, or all of its match. Values that are NULL,
-and for DISTINCT those that the match has had before, are taken out first.
+    matches -> entries, one for each row of the answer -> columns and measures -> batches
+
+Measures are computed for a block of matches at once. A navigation gives a row, and its value is
+taken from the shipped column with Arrow, whatever its type. An aggregate is computed over the
+rows of its variables in the whole block; each entry sees a range of them.
 """
 
 from __future__ import annotations
@@ -36,18 +38,17 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.tally import ErrorTally
 
 
-# --------------------------------------------------------------------------------------------------
-# The rows of the answer, before they have columns: which match, and which row of it.
-#
-# ONE ROW PER MATCH stands at the last row of each match, ALL ROWS at every row that no exclusion
-# takes out. An empty match and an unmatched row have one entry each and no row of a match.
-# --------------------------------------------------------------------------------------------------
+# ---- which rows the answer has -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class AnswerEntries:
-    """`match`: a place in the block. `place`: a place in its labels, -1 where there is no row of
-    a match. `row`: the position of the row that the entry shows."""
+    """The rows of the answer: which match, and which row of it. ONE ROW PER MATCH has an entry for
+    the last row of each match, ALL ROWS for every row that is not excluded. An empty match and an
+    unmatched row have one entry each, without a row of a match.
+
+    `match`: a place in the block. `place`: a place in its labels, -1 without a row of a match.
+    `row`: the position of the row that the entry shows."""
 
     block: MatchBlock
     match: Array
@@ -66,18 +67,18 @@ class AnswerEntries:
         return np.asarray(self.block.bounds[self.match])
 
     def high(self, *, final: bool) -> Array:
-        """Where the labels end that the entry sees: the match's, or behind its own row."""
+        """Where the labels that the entry sees end: with the match, or after the entry's row."""
         if final:
             return np.asarray(self.block.bounds[self.match + 1])
         return np.where(self.place < 0, self.low(), self.place + 1)
 
     def unmatched(self) -> Array | None:
-        """Entries of no match; None if there are none."""
+        """Which entries belong to no match; None if all belong to one."""
         found = self.block.number[self.match] < 0
         return found if found.any() else None
 
     def batches(self, most: int, elements: int | None) -> Iterator[AnswerEntries]:
-        """Parts of at most so many entries, and about so many rows seen by all of them."""
+        """Parts of at most `most` entries, which see about `elements` rows in all."""
         if elements is None:
             for start in range(0, len(self), most):
                 yield self.part(start, start + most)
@@ -93,6 +94,7 @@ class AnswerEntries:
 
 
 def answer_entries(block: MatchBlock, rows: RowsMode) -> AnswerEntries:
+    """The entries of a block, by the rows mode."""
     every = np.arange(len(block))
     if rows == "one":
         place = np.where(block.length > 0, block.bounds[1:] - 1, -1)
@@ -112,21 +114,24 @@ def answer_entries(block: MatchBlock, rows: RowsMode) -> AnswerEntries:
     return AnswerEntries(block, match[kept], place[kept], row[kept])
 
 
+# ---- aggregates --------------------------------------------------------------------------------
+
+
 _INT64: Final = np.iinfo(np.int64)
-# The digits that avg of a decimal has more than its input.
+# Spark's avg of a decimal has so many more digits than its input.
 _AVG_DIGITS: Final = 4
 
 
 @dataclass(frozen=True)
 class MemberRows:
-    """The rows of a set. `place`: in the block's labels. `before`: how many there are before
-    each place of the labels."""
+    """The rows bound to a set of variables. `place`: in the block's labels. `before`: how many
+    there are before each place of the labels."""
 
     place: Array
     before: Array
 
     def range(self, entries: AnswerEntries, *, final: bool) -> tuple[Array, Array]:
-        """Which of the rows each entry sees."""
+        """The first of the rows that each entry sees, and the one after the last."""
         return self.before[entries.low()], self.before[entries.high(final=final)]
 
     def only(self, kept: Array) -> MemberRows:
@@ -148,7 +153,8 @@ def member_rows(block: MatchBlock, variables: frozenset[int] | None, count: int)
 
 
 class BlockFold:
-    """One aggregate over one block."""
+    """One aggregate over one block. NULL values, and for DISTINCT those that the match has had
+    before, are dropped first."""
 
     def __init__(
         self,
@@ -158,8 +164,8 @@ class BlockFold:
         table: RowTable,
         places: tuple[Array, Array],
     ) -> None:
-        """`found`: the rows of the aggregate's variables. `places`: the match and the shipped row
-        of each place of the labels."""
+        """`found`: the rows of the aggregate's variables. `places`: for each place of the labels
+        its match and its shipped row."""
         matches, rows = places
         self._node = node
         self._table = table
@@ -203,7 +209,7 @@ class BlockFold:
         if ends[-1] > np.iinfo(np.int32).max:
             raise CepError(
                 f"a list of the measures has {int(ends[-1]):,} elements",
-                hint="collect FINAL and not RUNNING lists, or one row per match",
+                hint="collect FINAL instead of RUNNING lists, or ask for one row per match",
             )
         element = np.arange(ends[-1]) + np.repeat(low - ends[:-1], sizes)
         if self._column is None:
@@ -215,7 +221,7 @@ class BlockFold:
         return pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), elements, mask=mask)
 
     def _extremes(self) -> Array:
-        """For each row the index of the extreme one so far."""
+        """For each row the index of the smallest or largest value so far."""
         if self._scanned is None:
             assert self._column is not None
             codes = sort_codes(self._column, Order(0, self._node.type))
@@ -244,14 +250,14 @@ class BlockFold:
         return self._checked(totals)
 
     def _exact(self, values: Array, low: Array, high: Array) -> Array:
-        """Sums of integers, as Python's where int64 could be too small."""
+        """Sums of integers, as Python integers where int64 could be too small."""
         if self._scanned is None:
             longest = int((high - low).max(initial=0))
             longest = max(longest, int(np.diff(self._block.bounds).max(initial=0)))
             wide = values.dtype == object or _largest_magnitude(values) * longest > _INT64.max
             self._scanned = np.zeros(len(values) + 1, object if wide else np.int64)
             np.cumsum(values, out=self._scanned[1:], dtype=object if wide else np.int64)
-        # What wrapped around in between is exact again: the difference fits.
+        # A running sum may wrap around; the difference of two is exact again, since it fits.
         return np.asarray(self._scanned[high] - self._scanned[low])
 
     def _checked(self, totals: Array) -> Vector:
@@ -285,7 +291,7 @@ def _overflow_error(node: Aggregate) -> CepError:
 def _drop_nulls(
     found: MemberRows, column: pa.Array, rows: Array, node: Aggregate
 ) -> tuple[MemberRows, pa.Array]:
-    """The rows whose value is not NULL, with their values; lists keep NULL."""
+    """The rows whose value is not NULL, with their values; lists keep NULLs."""
     taken = column.take(pa.array(rows[found.place]))
     valid = None if node.name == "list" else validity(taken)
     if valid is None:
@@ -294,7 +300,7 @@ def _drop_nulls(
 
 
 def _first_occurrences(match: Array, values: pa.Array) -> Array:
-    """Where a value comes in its match for the first time."""
+    """Which values are the first of their kind in their match."""
     codes = key_codes([values])
     order = np.lexsort([codes, match])
     fresh = np.ones(len(order), np.bool_)
@@ -310,7 +316,7 @@ def _largest_magnitude(values: Array) -> int:
 
 
 def _means(totals: Array, count: Array, digits: int) -> Array:
-    """Quotients with so many digits more, halves rounded away from zero."""
+    """Quotients with `digits` more decimal digits, halves rounded away from zero."""
     factor = 10**digits
     if totals.dtype != object and _largest_magnitude(totals) >= _INT64.max // (4 * factor):
         totals = totals.astype(object)
@@ -319,22 +325,18 @@ def _means(totals: Array, count: Array, digits: int) -> Array:
     return np.asarray(np.where(scaled < 0, -means, means))
 
 
-# --------------------------------------------------------------------------------------------------
-# The values of measures: navigation and aggregates, for blocks of matches at once.
-#
-# A measure is a single read (`program.py`). What navigation finds is a row, and the value is taken
-# from the shipped column with Arrow, whatever its type.
-# --------------------------------------------------------------------------------------------------
+# ---- measures ----------------------------------------------------------------------------------
 
 
 class BlockMeasures:
-    """The measures over one block of matches."""
+    """The values of measures over one block of matches. Each measure is a single read, aggregate,
+    classifier or match number."""
 
     def __init__(self, table: RowTable, block: MatchBlock) -> None:
         self._table = table
         self._block = block
         self._members: dict[frozenset[int] | None, MemberRows] = {}
-        self._foldings: dict[Aggregate, BlockFold] = {}
+        self._folds: dict[Aggregate, BlockFold] = {}
 
     def values(self, measure: Expression, entries: AnswerEntries) -> pa.Array:
         if isinstance(measure, MatchNumber):
@@ -344,7 +346,7 @@ class BlockMeasures:
             if measure.name == "count" and measure.column is None:
                 low, high = self._of(measure.variables).range(entries, final=measure.final)
                 return pa.array((high - low).astype(np.int64), mask=entries.unmatched())
-            return self._folding(measure).values(entries)
+            return self._fold(measure).values(entries)
         if isinstance(measure, Classifier):
             return self._labels(measure, entries)
         if isinstance(measure, RowRead):
@@ -354,7 +356,7 @@ class BlockMeasures:
     # ---- navigation ----------------------------------------------------------------------------
 
     def _place(self, node: RowRead | Classifier, entries: AnswerEntries) -> Array:
-        """The place in the labels that a read starts from; -1 where there is none."""
+        """The place in the labels from which a read starts; -1 if there is none."""
         if node.anchor == "current":
             return entries.place
         found = self._of(node.variables)
@@ -368,7 +370,7 @@ class BlockMeasures:
     def _labels(self, node: Classifier, entries: AnswerEntries) -> pa.Array:
         place = self._place(node, entries)
         at = place + node.shift
-        # Rows of the partition that are not of this match are bound to nothing.
+        # Rows of the partition outside the match are bound to no variable.
         missing = (place < 0) | (at < entries.low()) | (at >= entries.high(final=True))
         labels = self._block.labels
         found = labels[np.where(missing, 0, at)] >> 1 if len(labels) else np.zeros(len(at))
@@ -401,7 +403,7 @@ class BlockMeasures:
 
     @cached_property
     def _matches(self) -> Array:
-        """The match that each place of the labels is in."""
+        """The match of each place of the labels."""
         return np.repeat(np.arange(len(self._block)), self._block.length)
 
     @cached_property
@@ -410,18 +412,16 @@ class BlockMeasures:
         first = np.repeat(self._block.start - self._block.bounds[:-1], self._block.length)
         return self._table.rows(first + np.arange(len(first)))
 
-    def _folding(self, node: Aggregate) -> BlockFold:
-        if node not in self._foldings:
+    def _fold(self, node: Aggregate) -> BlockFold:
+        if node not in self._folds:
             found = self._of(node.variables)
-            self._foldings[node] = BlockFold(
+            self._folds[node] = BlockFold(
                 node, found, self._block, self._table, (self._matches, self._rows)
             )
-        return self._foldings[node]
+        return self._folds[node]
 
 
-# --------------------------------------------------------------------------------------------------
-# From blocks of matches to the record batches that Spark gets back (`output.py`).
-# --------------------------------------------------------------------------------------------------
+# ---- batches -----------------------------------------------------------------------------------
 
 
 # Elements of the lists in one batch.
@@ -444,6 +444,8 @@ def bucket_counts(table: RowTable, counts: SearchCounts, tally: ErrorTally) -> d
 
 
 class RowAnswerWriter:
+    """Builds the batches of one advance."""
+
     def __init__(self, table: RowTable, output: RowOutput) -> None:
         self._table = table
         self._output = output

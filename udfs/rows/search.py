@@ -1,8 +1,7 @@
-"""Conditions that the kernel cannot compute, tested one row at a time by the engine's evaluator.
+"""The search for matches row by row: runs the compiled kernel over a bucket.
 
-Exact for every type and function that the driver lets through, and thousands of times slower
-than the kernel: for decimals beyond 64 bits, user functions, aggregates whose argument names
-CLASSIFIER().
+The kernel stops when an array is full, when a condition needs Python, or at an error, and is
+called again where it stopped. Matches come in blocks of bounded size.
 """
 
 from __future__ import annotations
@@ -31,19 +30,18 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.tally import ErrorTally
 
 
-# --------------------------------------------------------------------------------------------------
-# Limits that the matcher can reach: what was too much, where, and the way out.
-# --------------------------------------------------------------------------------------------------
+# ---- errors that only the rows can cause -------------------------------------------------------
 
 
 def step_limit_error(table: RowTable, begin: int, allowed: int, reached: int) -> LimitError:
     """`begin`: where the search began."""
     where, row = _search_place(table, begin)
     return LimitError(
-        f"{where} took more than {allowed:,} steps of the matcher; it was trying row {row + 1:,}",
-        hint="conditions on LAST, FIRST or aggregates inside nested repetitions are what "
-        "usually gets here: bound the repetitions, add WITHIN or a partition key, or raise it: "
-        f"limits=cep.Limits(backtracking_steps={allowed * 10}), or in SQL behind the clause "
+        f"{where} took more than {allowed:,} steps of the matcher, the last ones for a match that "
+        f"begins at row {row + 1:,}",
+        hint="the usual cause is a condition on LAST, FIRST or an aggregate inside nested "
+        "repetitions: bound the repetitions, add WITHIN or a partition key, or raise the limit: "
+        f"limits=cep.Limits(backtracking_steps={allowed * 10}), or in SQL after the clause "
         f"/*+ backtracking_steps({allowed * 10}) */",
         details={
             "key": table.key_of(begin), "row": row, "limit": "backtracking_steps",
@@ -55,8 +53,8 @@ def step_limit_error(table: RowTable, begin: int, allowed: int, reached: int) ->
 def stack_limit_error(table: RowTable, begin: int, allowed: int) -> LimitError:
     where, row = _search_place(table, begin)
     return LimitError(
-        f"{where}: more than {allowed:,} ways wait to be tried for the match that would begin at "
-        f"row {row + 1:,}",
+        f"{where}: the search for a match that begins at row {row + 1:,} has more than "
+        f"{allowed:,} alternatives left to try",
         hint="bound the repetitions in the pattern, or add WITHIN or a partition key",
         details={
             "key": table.key_of(begin), "row": row, "limit": "ways",
@@ -67,8 +65,8 @@ def stack_limit_error(table: RowTable, begin: int, allowed: int) -> LimitError:
 
 def bucket_size_error(reached: int, allowed: int) -> LimitError:
     return LimitError(
-        f"a bucket of {reached:,} rows is too large for the matcher",
-        hint="partition by more columns, or deal the keys to more buckets",
+        f"a bucket of {reached:,} rows is too large for the matcher, which takes {allowed:,}",
+        hint="partition by more columns, or set spark.cep.buckets to more buckets",
         details={"limit": "bucket_rows", "allowed": allowed, "reached": reached},
     )
 
@@ -77,11 +75,6 @@ def _search_place(table: RowTable, begin: int) -> tuple[str, int]:
     key = table.key_of(begin)
     where = f"partition key {key!r}" if key else "the only partition (no PARTITION BY)"
     return where, int(table.places(np.array([begin]))[0])
-
-
-# --------------------------------------------------------------------------------------------------
-# What AFTER MATCH SKIP can do wrong, which only the rows tell.
-# --------------------------------------------------------------------------------------------------
 
 
 def missing_skip_row_error(table: RowTable, begin: int) -> CepError:
@@ -98,8 +91,8 @@ def missing_skip_row_error(table: RowTable, begin: int) -> CepError:
 def endless_skip_error(table: RowTable, begin: int) -> CepError:
     where, what, row = _skip_place(table, begin)
     return CepError(
-        f"{where}: {what} would go to the first row of the match that begins at row {row + 1}, "
-        "and find the same match for ever",
+        f"{where}: {what} would go to the first row of the match that begins at row {row + 1} "
+        "and find the same match again",
         hint="skip to a variable that comes later in the match, or use SKIP TO NEXT ROW",
         details={"key": table.key_of(begin), "row": row},
     )
@@ -113,9 +106,13 @@ def _skip_place(table: RowTable, begin: int) -> tuple[str, str, int]:
     return where, what, int(table.places(np.array([begin]))[0])
 
 
+# ---- conditions that Python tests --------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class _SearchPath:
-    """The rows of a search so far, the one under test included, and what they are bound to."""
+    """The rows of a search so far, the one under test included, and the variables that they are
+    bound to."""
 
     begin: int
     row: int
@@ -128,6 +125,10 @@ class _SearchPath:
 
 
 class PythonEvaluator:
+    """Tests the conditions that the kernel cannot compute, one row at a time: decimals beyond 64
+    bits, user functions, aggregates whose argument has CLASSIFIER(). Exact for every type and
+    function that the driver accepts, and thousands of times slower than the kernel."""
+
     def __init__(
         self, made: KernelProgram, table: RowTable, tally: ErrorTally, ends: PartitionEnds
     ) -> None:
@@ -135,22 +136,22 @@ class PythonEvaluator:
         self._table = table
         self._tally = tally
         self._is_open = ends.open_rows(table)
-        self._looked_behind = False
+        self._read_past_end = False
 
     def answer(self, state: Array, labels: Array) -> int:
         """Whether the condition that the kernel stopped at holds, or whether the match that it
-        found can be shown: YES, NO, or NOT_YET where it hangs on rows behind an open end."""
+        found can be shown: YES, NO, or NOT_YET if that depends on rows behind an open end."""
         if self._made.code.op[state[PC]] == MATCH:
             return self._can_be_shown(state, labels)
-        self._looked_behind = False
-        holds_ = self._condition(state, labels)
-        if self._looked_behind:
+        self._read_past_end = False
+        holds = self._condition(state, labels)
+        if self._read_past_end:
             return NOT_YET
-        return YES if holds_ else NO
+        return YES if holds else NO
 
     def _can_be_shown(self, state: Array, labels: Array) -> int:
-        """The last row that shows the match looks furthest ahead: what a running measure starts
-        from only moves on from row to row."""
+        """The last row of the match that is shown reads furthest ahead: the row from which a
+        running measure reads only moves forward."""
         begin, behind, base = int(state[BEGIN]), int(state[ROW]), int(state[LABELS])
         bound = labels[base : base + behind - begin]
         program = self._made.program
@@ -218,12 +219,11 @@ class PythonEvaluator:
         at = found + leaf.shift
         low, high = self._table.begin_of[path.row], self._table.end_of[path.row]
         if at >= high and isinstance(leaf, RowRead):
-            self._look_behind(path)
+            self._note_read_past_end(path)
         return int(at) if low <= at < high else None
 
-    def _look_behind(self, path: _SearchPath) -> None:
-        """At the rows behind the partition's last."""
-        self._looked_behind |= bool(self._is_open[path.row])
+    def _note_read_past_end(self, path: _SearchPath) -> None:
+        self._read_past_end |= bool(self._is_open[path.row])
 
     def _aggregate(self, leaf: Aggregate, path: _SearchPath) -> Vector:
         rows = path.rows(leaf.variables)
@@ -241,7 +241,7 @@ class PythonEvaluator:
         return fold_list(elements, leaf.name, leaf.type, self._tally)  # type: ignore[arg-type]
 
     def _argument(self, argument: Expression, rows: Array, path: _SearchPath) -> Vector:
-        """An expression at each aggregated row, which "current" is here."""
+        """The expression at each aggregated row, which is the current row in it."""
         read: list[Expression] = []
         expression = replace_with_cells(argument, read)
 
@@ -257,7 +257,7 @@ class PythonEvaluator:
             low, high = self._table.begin_of[path.row], self._table.end_of[path.row]
             inside = (at >= low) & (at < high)
             if (at >= high).any():
-                self._look_behind(path)
+                self._note_read_past_end(path)
             if leaf.column is None:
                 return Vector(np.ones(len(rows), np.bool_), inside)
             found = self._table.columns.gather(leaf.column, leaf.type, np.where(inside, at, low))
@@ -271,7 +271,7 @@ class PythonEvaluator:
 
 
 def _start_row(leaf: RowRead | Classifier, path: _SearchPath) -> int | None:
-    """The row from which `shift` counts."""
+    """The row from which `shift` counts; None if there is none."""
     if leaf.anchor == "current":
         return path.row
     rows = path.rows(leaf.variables)
@@ -296,32 +296,25 @@ def _single_value(value: Any) -> Vector:
 _NULL_VALUE = Vector(np.zeros(1, np.bool_), np.zeros(1, np.bool_))
 
 
-# --------------------------------------------------------------------------------------------------
-# Runs the kernel over a bucket: gives it room, answers what it asks, hands on what it found.
-#
-# Matches come in blocks of bounded size. The kernel is called again where it stopped. A batch is a
-# search of partitions that have ended; where rows may still come, `standing` says afterwards how
-# far it got.
-# --------------------------------------------------------------------------------------------------
+# ---- the search --------------------------------------------------------------------------------
 
 
-# Matched rows of one block: the labels of one more partition fit in besides.
+# Matched rows of one block; there is space for the labels of one more partition.
 BLOCK_ROWS: Final = 1 << 21
 FIRST_STACK_SIZE: Final = 1 << 10
-# Ways that wait to be tried, of 32 bytes each: one or two a row where a repetition is greedy.
+# Alternatives left to try, of 32 bytes each: one or two for each row of a greedy repetition.
 MOST_STACK_SIZE: Final = 1 << 27
-# Rows have a number of 32 bits.
+# Rows are numbered with 32 bits.
 MOST_ROWS: Final = (1 << 31) - 1
-# A question takes Python 50 to 500 us, a step 10 to 100 ns.
+# Python tests a condition in 50 to 500 us, the kernel takes a step in 10 to 100 ns.
 QUESTION_STEPS: Final = 2_000
 
 
 @dataclass(frozen=True)
 class MatchBlock:
-    """Matches in the order of their partitions and rows. `number` is NULL (-1) where a row stands
-    for itself, unmatched; a match of length 0 is empty and stands at `start`. `bounds`: where the
-    rows of each match begin and end in `labels`; a label is twice the variable, plus 1 if the row
-    is excluded from the answer."""
+    """Matches in the order of their partitions and rows. `number` is -1 for an unmatched row; a
+    match of length 0 is empty, at `start`. `bounds`: where the rows of each match begin and end in
+    `labels`; a label is twice the variable, plus 1 if the row is excluded from the answer."""
 
     start: Array
     length: Array
@@ -335,7 +328,8 @@ class MatchBlock:
 
 @dataclass
 class SearchCounts:
-    """`steps`: instructions tried. `hits`: ways not gone because they had failed before."""
+    """`steps`: instructions tried. `hits`: searches cut short because they had failed before.
+    `asked`: conditions that Python tested."""
 
     matches: int = 0
     empty_matches: int = 0
@@ -346,8 +340,8 @@ class SearchCounts:
 
 
 class KernelSearch:
-    """`ends`: of which partitions the end is known; by default of all. `standing`: where the
-    searches stand, once the blocks have been walked through."""
+    """Matches the rows of a table. `blocks` is walked through once; `standing` is how far the
+    search of each partition has come then. `ends`: which partitions may still get rows."""
 
     def __init__(
         self,
@@ -362,7 +356,7 @@ class KernelSearch:
         self._table = table
         self._tally = tally
         self._ends = ends
-        self._asking = PythonEvaluator(made, table, tally, self._ends)
+        self._evaluator = PythonEvaluator(made, table, tally, self._ends)
         self.counts = SearchCounts()
 
     @property
@@ -390,14 +384,14 @@ class KernelSearch:
             arrays.kernel_path(made, table),
             arrays.kernel_memo(made, table),
         )
-        ways = _new_stack(FIRST_STACK_SIZE)
+        stack = _new_stack(FIRST_STACK_SIZE)
         kernel = loading.load_kernel()
         while True:
-            stop = kernel(*fixed, ways, found, state)
+            stop = kernel(*fixed, stack, found, state)
             if stop == r.STACK_FULL:
-                if len(ways.pc) >= MOST_STACK_SIZE:
+                if len(stack.pc) >= MOST_STACK_SIZE:
                     raise stack_limit_error(table, int(state[r.BEGIN]), MOST_STACK_SIZE)
-                ways = _grow_stack(ways)
+                stack = _grow_stack(stack)
             elif stop == r.QUESTION:
                 self._answer(state, found)
             elif stop in (r.DONE, r.OUTPUT_FULL):
@@ -411,10 +405,10 @@ class KernelSearch:
 
     def _answer(self, state: Array, found: r.KernelMatches) -> None:
         self.counts.asked += 1
-        state[r.ANSWER] = self._asking.answer(state, found.labels)
+        state[r.ANSWER] = self._evaluator.answer(state, found.labels)
         state[r.PHASE] = r.ANSWERED
         if self._made.program.limits.backtracking_steps is None:
-            # The limit that nobody set bounds the time; one that is set counts steps.
+            # The default limit bounds the time, one that the user set counts steps.
             state[r.STEPS_BEFORE] -= QUESTION_STEPS
 
     def _count(self, state: Array) -> None:
@@ -457,5 +451,5 @@ def _new_stack(size: int) -> r.BacktrackStack:
     )
 
 
-def _grow_stack(ways: r.BacktrackStack) -> r.BacktrackStack:
-    return r.BacktrackStack(*(np.concatenate([each, np.zeros_like(each)]) for each in ways))
+def _grow_stack(stack: r.BacktrackStack) -> r.BacktrackStack:
+    return r.BacktrackStack(*(np.concatenate([each, np.zeros_like(each)]) for each in stack))

@@ -1,8 +1,10 @@
-"""AFTER MATCH SKIP: which of the preferred matches are taken.
+"""The search by joins: the matches of a pattern with gaps, as `rows/search.py` gives them.
 
-What a start prefers depends on no other match, so matches are found for many starts at once and
-then gone through in order. Where matches skip over starts, much of that would be in vain: each
-partition gives a few starts to a wave, more of them as long as few are skipped.
+    join the points, the preferred first -> AFTER MATCH SKIP -> blocks
+
+The match that a start prefers depends on no other match, so matches are found for many starts at
+once and then selected in order. What is held is one line of rows for each selected match, and a
+few blocks of pairs.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.tally import ErrorTally
 
 
-# Starts of all partitions in one wave: what is held of them is a few times as much.
+# Starts of all partitions in one wave; memory is a small multiple of it.
 MOST_STARTS: Final = 1 << 14
 FIRST_STARTS: Final = 4
 START_GROWTH: Final = 4
@@ -40,7 +42,7 @@ START_GROWTH: Final = 4
 
 @dataclass(frozen=True)
 class GapMatches:
-    """`rows`: a line for each point. `ends`: behind the last row of each match."""
+    """`rows`: a line for each point. `ends`: the row behind the last of each match."""
 
     rows: Array
     ends: Array
@@ -57,7 +59,7 @@ class GapMatches:
 
 
 def select_matches(gapped: GapPattern, table: RowTable, preferred: PreferredMatcher) -> GapMatches:
-    """All matches of the bucket, in order."""
+    """All matches of the bucket after AFTER MATCH SKIP, in order."""
     waves = _StartWaves(gapped, table, preferred)
     found = [np.zeros((len(gapped.points) + 1, 0), np.int64)]
     while (wave := waves.next()) is not None:
@@ -68,8 +70,11 @@ def select_matches(gapped: GapPattern, table: RowTable, preferred: PreferredMatc
 
 
 class _StartWaves:
-    """`_cursor`, `_stop`: by partition, the starts that are left, in those before `_behind`.
-    `_failure`: a skip that went wrong there."""
+    """Where matches skip over starts, matching these is in vain. So each partition gives a few
+    starts to a wave, and more of them as long as few are skipped.
+
+    `_cursor`, `_stop`: the starts left in each partition. `_failure`: an impossible skip in
+    partition `_behind`; only the partitions before it go on."""
 
     def __init__(self, gapped: GapPattern, table: RowTable, preferred: PreferredMatcher) -> None:
         self._gapped, self._table, self._preferred = gapped, table, preferred
@@ -83,7 +88,7 @@ class _StartWaves:
         self._width = np.full(len(table.begins), first)
 
     def next(self) -> GapMatches | None:
-        """The matches that are taken of the next starts; None: there are no more."""
+        """The matches of the next starts that no other match skips. None: no start is left."""
         open_ = np.flatnonzero(self._cursor[: self._behind] < self._stop[: self._behind])
         if not len(open_) and self._failure is not None:
             raise self._failure
@@ -97,14 +102,14 @@ class _StartWaves:
         index = np.repeat(before - (total - counts), counts) + np.arange(total[-1])
         rows = self._preferred.matches(self._starts[index])
         ends = self._preferred.distances.ends(rows[0], rows[-1])
-        found, targets = self._gone_through(GapMatches(rows, ends))
+        found, targets = self._select(GapMatches(rows, ends))
         self._cursor[open_] = before + counts
         if self._skip.kind != "next row":
             self._move(found.starts, targets, open_, counts)
         return found
 
-    def _gone_through(self, found: GapMatches) -> tuple[GapMatches, Array]:
-        """Those that no other one skips, and where each of them skips to."""
+    def _select(self, found: GapMatches) -> tuple[GapMatches, Array]:
+        """The matches that no other one skips, and the row to which each of them skips."""
         kind = self._skip.kind
         if kind == "next row":
             return found, found.starts + 1
@@ -115,11 +120,12 @@ class _StartWaves:
         found, targets = found.take(chosen), targets[chosen]
         wrong = np.flatnonzero(targets <= found.starts)
         if len(wrong):
-            found, targets = self._fails(found, targets, int(wrong[0]))
+            found, targets = self._stop_at(found, targets, int(wrong[0]))
         return found, targets
 
-    def _fails(self, found: GapMatches, targets: Array, at: int) -> tuple[GapMatches, Array]:
-        """Partitions before this one may fail too, and then it is they that are named."""
+    def _stop_at(self, found: GapMatches, targets: Array, at: int) -> tuple[GapMatches, Array]:
+        """Keeps the failure for later: a partition before this one may fail too, and the error
+        names the first."""
         begin = int(found.starts[at])
         self._failure = (missing_skip_row_error if targets[at] < 0 else endless_skip_error)(
             self._table, begin
@@ -128,7 +134,7 @@ class _StartWaves:
         return found.take(np.arange(at)), targets[:at]
 
     def _move(self, starts: Array, targets: Array, open_: Array, counts: Array) -> None:
-        """Skips the starts that lie before where the last match of a partition goes on."""
+        """Drops the starts that the last match of each partition skips."""
         partition = np.searchsorted(self._table.begins, starts, "right") - 1
         skipped = np.searchsorted(self._starts, targets) - np.searchsorted(self._starts, starts) - 1
         in_vain = np.zeros(len(self._cursor), np.int64)
@@ -143,8 +149,8 @@ class _StartWaves:
 
 
 def _skip_chain(following: Array) -> Array:
-    """From the first match to the one that it skips to, and so on. A match that skips to itself
-    or back is the last."""
+    """The first match, the one that it skips to, and so on. A match that skips to itself or back
+    is the last."""
     chosen, at, after = [], 0, following.tolist()
     while at < len(after):
         chosen.append(at)
@@ -155,7 +161,7 @@ def _skip_chain(following: Array) -> Array:
 
 
 def _skip_rows(skip: Skip, gapped: GapPattern, found: GapMatches) -> Array:
-    """The first or last row of the variables that are skipped to, -1 where there is none."""
+    """The first or last row of the variables in SKIP TO, -1 where there is none."""
     target = np.full(len(found), -1, np.int64)
     places = range(len(gapped.points))
     for place in places if skip.kind == "last" else reversed(places):
@@ -171,16 +177,14 @@ def _skip_rows(skip: Skip, gapped: GapPattern, found: GapMatches) -> Array:
     return target
 
 
-# --------------------------------------------------------------------------------------------------
-# Matches as blocks for the answer: numbers, labels, and the rows that no match has.
-# --------------------------------------------------------------------------------------------------
+# ---- matches as blocks for the answer ----------------------------------------------------------
 
 
 UNMATCHED_NUMBER = -1
 
 
 def match_blocks(gapped: GapPattern, table: RowTable, matches: GapMatches) -> Iterator[MatchBlock]:
-    """All matches, and where they are shown all unmatched rows, in the order of rows."""
+    """All matches, and the unmatched rows if they are shown, in the order of rows."""
     which, start = np.arange(len(matches)), matches.starts
     if table.program.rows == "all with unmatched":
         alone = uncovered_rows(table.size, matches)
@@ -209,8 +213,7 @@ def match_blocks(gapped: GapPattern, table: RowTable, matches: GapMatches) -> It
 
 
 def uncovered_rows(size: int, matches: GapMatches) -> Array:
-    """Rows that lie in no match. All of them were tried and failed: to be skipped, a row has to
-    lie in the match that skips it."""
+    """Rows in no match. All of them were tried and failed: only a row inside a match is skipped."""
     change = np.bincount(matches.starts, minlength=size + 1)
     change -= np.bincount(matches.ends, minlength=size + 1)
     return np.flatnonzero(np.cumsum(change[:size]) == 0)
@@ -224,7 +227,7 @@ def _match_numbers(table: RowTable, matches: GapMatches) -> Array:
 
 
 def _match_labels(gapped: GapPattern, matches: GapMatches) -> Array:
-    """The labels of the rows of matches, one after the other: a point and what follows it."""
+    """The labels of the rows of matches, one after the other: a point, then its gap."""
     labels, lengths = [], []
     following = [*matches.rows[1:], matches.ends]
     for point, gap, row, after in zip(
@@ -237,15 +240,6 @@ def _match_labels(gapped: GapPattern, matches: GapMatches) -> Array:
             lengths.append(after - row - 1)
     every = np.stack(lengths, axis=1).ravel()
     return np.repeat(np.tile(np.array(labels, np.int32), len(matches)), every)
-
-
-# --------------------------------------------------------------------------------------------------
-# The matches of a pattern with gaps, as `rows/search.py` gives those of any pattern.
-#
-#     recognize -> join the points, the preferred first -> skip -> blocks
-#
-# What is held: one line of rows for each match that is taken, and a few blocks of pairs.
-# --------------------------------------------------------------------------------------------------
 
 
 class GapSearch:
