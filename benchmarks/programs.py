@@ -21,19 +21,21 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from spark_cep.events.compile import compile_pattern
+from spark_cep.events.compile import compile_event_query
+from spark_cep.events.compiled import drops_rows
 from spark_cep.expressions.lookups import Lookups, RemoteSchema, TypeTree
 from spark_cep.expressions.schema import ColumnInfo
-from spark_cep.expressions.shipment import Shipment, ShippedColumn
 from spark_cep.expressions.types import parse_literal
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.expressions import DOUBLE, Constant, Type
-from spark_cep.udfs.program import BranchPlan, Order, Plan, Program
+from spark_cep.udfs.program import BranchPlan, Plan
 
 if TYPE_CHECKING:
-    from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.events.compiled import CompiledEventQuery
+    from spark_cep.expressions.shipment import ShippedColumn
     from spark_cep.pattern import Pattern
     from spark_cep.udfs.events.metrics import Metrics
+    from spark_cep.udfs.program import Program
     from spark_cep.udfs.remote_spec import RemoteSpec
 
 # A column of values, or an Arrow array of what only a `cep.udf` looks into, such as lists.
@@ -83,23 +85,21 @@ def prepare(
 ) -> Prepared:
     """Compiles the pattern over the columns and makes the rows that the engine would get.
     `remotes`: what it looks up while matching, each value a double."""
-    shipment = Shipment(list(columns))
     remotes = remotes or {}
-    compiled = compile_pattern(
+    query = compile_event_query(
         pattern,
         [ColumnInfo(name, _type(column)) for name, column in columns.items()],
         order_by=order_by,
         partition_by=list(partition_by),
         typer=_NumpyTyper(columns),
-        shipment=shipment,
         time_zone="UTC",
         lookups=Lookups({name: RemoteSchema(name, TypeTree(DOUBLE, "double")) for name in remotes}),
     )
+    compiled = query.compiled
     if compiled.after or compiled.lookups:
         raise NotImplementedError(f"only Spark can evaluate {compiled.after or compiled.lookups}")
-    program = _program(compiled, shipment)
-    program = replace(program, remotes=tuple(remotes[of.remote.name] for of in compiled.remotes))
-    return Prepared(program, _table(program, compiled, shipment, columns))
+    program = query.program(remotes=[remotes[of.remote.name] for of in compiled.remotes])
+    return Prepared(program, _table(query, columns))
 
 
 def chain(*order: int, kind: Any = "lazy-chain") -> Plan:
@@ -143,47 +143,19 @@ def cut(prepared: Prepared, rows: int) -> list[tuple[pa.Table, int | float | Non
     ]
 
 
-# ---- the program and its rows ------------------------------------------------------------------
+# ---- the rows ----------------------------------------------------------------------------------
 
 
-def _program(compiled: CompiledPattern, shipment: Shipment) -> Program:
-    keys = [shipment.column(text) for text in (*compiled.partition, *compiled.inferred)]
-    orders = tuple(
-        Order(shipment.column(o.expression), o.type, o.descending, o.nulls_first)
-        for o in compiled.orders
-    )
-    mask = shipment.special("mask", "mask")
-    return Program(
-        columns=shipment.names(),
-        keys=tuple(keys),
-        orders=orders,
-        mask=mask,
-        variables=compiled.variables,
-        conditions=compiled.conditions,
-        tree=compiled.tree,
-        branches=compiled.branches,
-        plan=Plan("eager"),
-        window=compiled.window,
-        strategy=compiled.strategy,
-        consumption=compiled.consumption,
-    )
-
-
-def _table(
-    program: Program, compiled: CompiledPattern, shipment: Shipment, columns: Columns
-) -> pa.Table:
+def _table(query: CompiledEventQuery, columns: Columns) -> pa.Table:
     mask = np.zeros(len(next(iter(columns.values()))), dtype=np.int64)
-    for variable, texts in enumerate(compiled.masks):
+    for variable, texts in enumerate(query.compiled.masks):
         meets = np.ones(len(mask), dtype=np.bool_)
         for text in texts:
             meets &= _value(str(text), columns)
         mask |= meets.astype(np.int64) << variable
-    arrays = [_shipped(each, mask, columns) for each in shipment.shipped]
-    table = pa.Table.from_arrays(arrays, names=list(program.columns))
-    window = program.window
-    if program.strategy == "strict" or (window is not None and window.kind == "events"):
-        return table
-    return table.filter(pa.array(mask != 0))
+    arrays = [_shipped(each, mask, columns) for each in query.shipment.shipped]
+    table = pa.Table.from_arrays(arrays, names=list(query.shipment.names()))
+    return table.filter(pa.array(mask != 0)) if drops_rows(query.compiled) else table
 
 
 def _shipped(shipped: ShippedColumn, mask: np.ndarray, columns: Columns) -> pa.Array:

@@ -13,26 +13,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import sqlglot
 
-from spark_cep.events.compile import compile_pattern
+from spark_cep.events.answer import lay_out_answer
+from spark_cep.events.compile import compile_event_query
 from spark_cep.expressions.schema import ColumnInfo
-from spark_cep.expressions.shipment import Shipment, ShippedColumn
 from spark_cep.planner.layout import choose_slicing
 from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.events.state import state_from_bytes, state_to_bytes
 from spark_cep.udfs.expressions import Type, cells_of
-from spark_cep.udfs.program import Adaptation, Order, Plan, Program
+from spark_cep.udfs.program import Adaptation, Plan
 from tests.cases import COLUMNS, Case
 from tests.fake_typer import LocalTyper
 from tests.reference.expressions import Scope, evaluate
 
 if TYPE_CHECKING:
-    from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.expressions.shipment import ShippedColumn
+    from spark_cep.planner.layout import Slicing
     from spark_cep.udfs.events.context import MatchSet
     from tests.reference.expressions import Value
     from tests.reference.matcher import Match
@@ -92,23 +94,28 @@ class Pipeline:
     def __init__(self, case: Case, setting: Setting) -> None:
         self._case = case
         self._setting = setting
-        self._shipment = Shipment(list(COLUMNS))
-        infos = [ColumnInfo(name, type_) for name, type_ in TYPES.items()]
-        self._compiled = compile_pattern(
+        query = compile_event_query(
             case.pattern,
-            infos,
+            [ColumnInfo(name, type_) for name, type_ in TYPES.items()],
             order_by=case.order_by,
             partition_by=case.partition_by,
             typer=LocalTyper(TYPES),
-            shipment=self._shipment,
             time_zone="UTC",
+            lay_out_answer=partial(lay_out_answer, names=["u"], rows="all"),
         )
+        self._compiled = query.compiled
         if self._compiled.after:
             raise NotImplementedError(f"only Spark can evaluate {self._compiled.after}")
-        self.row = self._shipment.column("u")
-        self._slicing = self._sliced()
-        self.program = self._program(self._compiled)
-        self.later = replace(self.program, plan=setting.later_plan or setting.plan)
+        self._slicing = self._choose_slicing()
+        if self._slicing is not None:
+            query = query.with_slices()
+        assert query.answer is not None
+        (self.row,) = (field.column for field in query.answer.output.row)
+        self._shipped = query.shipment.shipped
+        self.program = query.program(setting.plan, block_pairs=setting.block_pairs)
+        self.later = query.program(
+            setting.later_plan or setting.plan, block_pairs=setting.block_pairs
+        )
         self._rows = list(self._shipped_rows())
 
     def table(self, place: int) -> pa.Table:
@@ -138,43 +145,14 @@ class Pipeline:
             tuple((name, value(i, match)) for i, name in positive) for match in range(len(found))
         ]
 
-    # ---- the program ---------------------------------------------------------------------------
+    # ---- the shipped columns --------------------------------------------------------------------
 
-    def _sliced(self) -> Any:
+    def _choose_slicing(self) -> Slicing | None:
         compiled = self._compiled
         rules = (compiled.strategy, compiled.consumption)
         if self._setting.slice_length is None or self._setting.horizons:
             return None
         return choose_slicing(compiled.branches, compiled.window, compiled.orders[0].type, rules)
-
-    def _program(self, compiled: CompiledPattern) -> Program:
-        ship = self._shipment
-        keys = [ship.column(text) for text in (*compiled.partition, *compiled.inferred)]
-        orders = tuple(
-            Order(ship.column(o.expression), o.type, o.descending, o.nulls_first)
-            for o in compiled.orders
-        )
-        mask = ship.special("mask", "mask")
-        home = None
-        if self._slicing is not None:
-            keys.append(ship.special("slice", "slice"))
-            home = ship.special("home", "home")
-        return Program(
-            columns=ship.names(),
-            keys=tuple(keys),
-            orders=orders,
-            mask=mask,
-            variables=compiled.variables,
-            conditions=compiled.conditions,
-            tree=compiled.tree,
-            branches=compiled.branches,
-            plan=self._setting.plan,
-            window=compiled.window,
-            strategy=compiled.strategy,
-            consumption=compiled.consumption,
-            block_pairs=self._setting.block_pairs,
-            home=home,
-        )
 
     def _types(self) -> list[pa.DataType]:
         known = {
@@ -183,8 +161,7 @@ class Pipeline:
             for cell in cells_of(c.expression)
         }
         return [
-            self._type(shipped, known.get(place))
-            for place, shipped in enumerate(self._shipment.shipped)
+            self._type(shipped, known.get(place)) for place, shipped in enumerate(self._shipped)
         ]
 
     def _type(self, shipped: ShippedColumn, known: Type | None) -> pa.DataType:
@@ -211,17 +188,14 @@ class Pipeline:
                 special = {"mask": mask, "slice": number, "home": is_home}
                 yield (
                     self._advance(place, row["t"]),
-                    [
-                        self._shipped(shipped, row, mask, special)
-                        for shipped in self._shipment.shipped
-                    ],
+                    [self._value(shipped, row, mask, special) for shipped in self._shipped],
                 )
 
     def _counts_all(self) -> bool:
         window = self.program.window
         return self.program.strategy == "strict" or (window is not None and window.kind == "events")
 
-    def _shipped(
+    def _value(
         self,
         shipped: ShippedColumn,
         row: Mapping[str, Value],

@@ -1,4 +1,4 @@
-"""From a pattern and a schema to what Spark and the engine are to do.
+"""Compiles an event pattern against a schema.
 
     variables -> orders, window -> conjuncts -> masks | conditions | after -> inferred keys
 
@@ -21,21 +21,25 @@ from spark_cep.events.classification import (
     equality_of,
     infer_keys,
 )
-from spark_cep.events.compiled import CompiledPattern
+from spark_cep.events.compiled import CompiledEventQuery, CompiledPattern
 from spark_cep.expressions.conditions import ConditionText, Conjunct, parse_conjuncts
+from spark_cep.expressions.keys import plain_keys, ship_keys, ship_orders, ship_shown_keys
 from spark_cep.expressions.lookups import Lookups
 from spark_cep.expressions.names import PatternNames
 from spark_cep.expressions.orders import orders_of, partition_of
 from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.refusals import column_refusal
+from spark_cep.expressions.shipment import Shipment
 from spark_cep.expressions.translation import CompilerSession
 from spark_cep.expressions.types import is_fixed_zone, name_of
 from spark_cep.expressions.windows import window_of
 from spark_cep.pattern import EventPatternNode, Pattern, Repeat, bound_twice, children, iter_events
 from spark_cep.udfs.expressions import BOOL
-from spark_cep.udfs.program import Branch, Tree, Variable, Window
+from spark_cep.udfs.program import Branch, Limits, Tree, Variable, Window
 
 if TYPE_CHECKING:
+    from spark_cep.events.compiled import AnswerLayout
+    from spark_cep.expressions.keys import KeyResolver
     from spark_cep.expressions.schema import (
         ColumnExpression,
         ColumnInfo,
@@ -55,6 +59,53 @@ class _Compilation:
     problems: Problems = field(default_factory=Problems)
     conjuncts: list[Conjunct] = field(default_factory=list)
     columns: list[tuple[int, ColumnExpression]] = field(default_factory=list)
+
+
+def compile_event_query(  # noqa: PLR0913 - the compiler's inputs are many
+    pattern: Pattern,
+    columns: Sequence[ColumnInfo],
+    *,
+    order_by: Any,
+    partition_by: Any,
+    typer: Typer,
+    time_zone: str,
+    canonical_keys: KeyResolver = plain_keys,
+    lay_out_answer: AnswerLayout | None = None,
+    case_sensitive: bool = False,
+    ansi: bool = True,
+    lookups: Lookups | None = None,
+    limits: Limits | None = None,
+) -> CompiledEventQuery:
+    """The pattern with all columns that rows need for it: those of the conditions, partition keys,
+    order columns, what the answer shows, the candidate mask. They are shipped in this order, which
+    the state of a stream depends on.
+
+    Raises one PatternError with all problems of the pattern; `details["problems"]` lists them.
+    """
+    shipment = Shipment([each.name for each in columns], case_sensitive=case_sensitive)
+    compiled = compile_pattern(
+        pattern,
+        columns,
+        order_by=order_by,
+        partition_by=partition_by,
+        typer=typer,
+        shipment=shipment,
+        case_sensitive=case_sensitive,
+        ansi=ansi,
+        time_zone=time_zone,
+        lookups=lookups,
+    )
+    keys = tuple(canonical_keys(compiled.partition, compiled.inferred))
+    key_columns = ship_keys(shipment, keys)
+    orders = ship_orders(shipment, compiled.orders)
+    answer = None
+    if lay_out_answer is not None:
+        shown = ship_shown_keys(shipment, compiled.partition, keys)
+        answer = lay_out_answer(compiled, shipment, shown)
+    mask = shipment.special("mask", "candidates")
+    return CompiledEventQuery(
+        compiled, shipment, keys, key_columns, orders, mask, limits or Limits(), ansi, answer
+    )
 
 
 def compile_pattern(  # noqa: PLR0913 - the compiler's inputs are many

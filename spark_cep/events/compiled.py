@@ -1,38 +1,43 @@
-"""Before the engine: columns are computed, rows that can be nothing dropped, the rest dealt.
+"""A compiled event pattern, and the query that it becomes: frozen data without Spark in it.
 
-    input -> + candidate mask -> filter -> c0, c1, ... -> [copies into time slices] -> buckets
-
-All of it is Spark's own work in the JVM. The bucket is an expression in the exchange, not a
-column, so it is not shipped; `repartitionById` puts bucket n into partition n, which no adaptive
-execution merges. Python then gets whole buckets and cuts them by key itself: no JVM sort.
+The conjuncts of a pattern are tested in three places: on single rows by Spark (`masks`), across
+rows by the engine (`conditions`), and on finished matches by Spark (`after`). Together these are
+all conjuncts that the user wrote, but for the equalities that became partition keys.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from spark_cep.expressions.query_form import query_form
+from spark_cep.udfs.canonical import event_program
+from spark_cep.udfs.program import Adaptation, Limits, Plan, Program
+
 if TYPE_CHECKING:
+    from spark_cep.events.answer import AnswerShape
+    from spark_cep.expressions.keys import PartitionKey
     from spark_cep.expressions.lookups import EngineRemote, LookupColumn
     from spark_cep.expressions.schema import OrderBy, RowExpression
+    from spark_cep.expressions.shipment import Shipment
+    from spark_cep.udfs.canonical import Data
+    from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.program import (
         Branch,
         Condition,
         Consumption,
+        Estimates,
+        Order,
         Strategy,
         Tree,
         Variable,
         Window,
     )
+    from spark_cep.udfs.remote_spec import RemoteSpec
 
-
-# --------------------------------------------------------------------------------------------------
-# What the compiler of texts takes and gives: plain, frozen data without Spark in it.
-#
-# A `Compiled` pattern says which conjuncts Spark tests on single rows (`masks`), which ones the
-# engine tests across rows (`conditions`) and which ones Spark tests on finished matches (`after`).
-# Together they are all conjuncts that the user wrote, but for the equalities that became keys.
-# --------------------------------------------------------------------------------------------------
+EAGER = Plan("eager")
+NO_ADAPTATION = Adaptation()
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,9 @@ class CompiledPattern:
     `after`: text over structs named like the variables, guarded for unfilled variables.
     `partition`: the user's columns, as the input spells them. `inferred`: key expressions over
     input columns that the conditions imply; a row with NULL there matches nothing.
-    `lookups`: columns that rows need besides the input's, with values that are looked up before
-    matching; `hidden`: those that `after` reads, with the variable's id. `remotes`: the sources
-    that the engine asks, by their place in the program.
+    `lookups`: columns with values that are looked up before matching, which rows need besides the
+    input's; `hidden`: those that `after` reads, with the variable's id. `remotes`: the sources
+    that the engine asks, by their index in the program.
     """
 
     variables: tuple[Variable, ...]
@@ -66,6 +71,88 @@ class CompiledPattern:
 
 
 def drops_rows(compiled: CompiledPattern) -> bool:
-    """Strict adjacency and WITHIN EVENTS look at every row, also at those that are nothing."""
+    """Whether rows that no variable accepts need not be shipped. Strict adjacency and WITHIN
+    EVENTS count every row."""
     counts_events = compiled.window is not None and compiled.window.kind == "events"
     return compiled.strategy != "strict" and not counts_events
+
+
+# Lays out the answer and requests its payload from the shipment. Given are the partition columns
+# by name, each with the shipped column that shows it.
+AnswerLayout = Callable[
+    [CompiledPattern, "Shipment", Sequence[tuple[str, int]]], "AnswerShape | None"
+]
+
+
+@dataclass(frozen=True)
+class CompiledEventQuery:
+    """A pattern, the columns that rows carry for it, and where in them the engine finds what.
+
+    `mask`: the column of the candidate mask. `slice_` and `home`: those of time slices, where rows
+    are copied into slices. `answer` None: nobody reads the matches as rows.
+    """
+
+    compiled: CompiledPattern
+    shipment: Shipment
+    keys: tuple[PartitionKey, ...]
+    key_columns: tuple[int, ...]
+    orders: tuple[Order, ...]
+    mask: int
+    limits: Limits
+    ansi: bool
+    answer: AnswerShape | None = None
+    slice_: int | None = None
+    home: int | None = None
+
+    def with_slices(self) -> CompiledEventQuery:
+        """The same query over rows that were copied into time slices."""
+        shipment = self.shipment.as_now()
+        slice_ = shipment.special("slice", "time slice")
+        home = shipment.special("home", "is in its own slice")
+        return replace(self, shipment=shipment, slice_=slice_, home=home)
+
+    def program(  # noqa: PLR0913 - a Program has many parts
+        self,
+        plan: Plan = EAGER,
+        *,
+        adaptation: Adaptation = NO_ADAPTATION,
+        estimates: Estimates | None = None,
+        costs: OperationCosts | None = None,
+        remotes: Sequence[RemoteSpec] = (),
+        block_pairs: int = Program.block_pairs,
+    ) -> Program:
+        """What the engine runs. `remotes`: how it asks the sources `compiled.remotes`."""
+        compiled = self.compiled
+        return Program(
+            columns=self.shipment.names(),
+            keys=self.key_columns if self.slice_ is None else (*self.key_columns, self.slice_),
+            orders=self.orders,
+            mask=self.mask,
+            variables=compiled.variables,
+            conditions=compiled.conditions,
+            tree=compiled.tree,
+            branches=compiled.branches,
+            plan=plan,
+            window=compiled.window,
+            strategy=compiled.strategy,
+            consumption=compiled.consumption,
+            limits=self.limits,
+            block_pairs=block_pairs,
+            ansi=self.ansi,
+            home=self.home,
+            adaptation=adaptation,
+            estimates=estimates,
+            costs=costs,
+            remotes=tuple(remotes),
+        )
+
+    def form(self, program: Program) -> Data:
+        """What the state of a stream with this program is compared with."""
+        compiled = self.compiled
+        return query_form(
+            event_program(program),
+            self.shipment,
+            masks=compiled.masks,
+            lookups=[(each.remote.name, each.keys) for each in compiled.lookups],
+            inferred=compiled.inferred,
+        )

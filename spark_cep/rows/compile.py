@@ -1,4 +1,4 @@
-"""From a row pattern and a schema to what Spark and the engine are to do.
+"""Compiles a row pattern against a schema.
 
     orders, window -> DEFINE -> MEASURES -> AFTER MATCH SKIP
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.conditions import TypeMismatch
+from spark_cep.expressions.keys import plain_keys, ship_keys, ship_orders, ship_shown_keys
 from spark_cep.expressions.names import PatternNames
 from spark_cep.expressions.operands import InexactError, RowOperand
 from spark_cep.expressions.orders import partition_of, row_orders_of
@@ -21,11 +22,12 @@ from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.row_grammar import exclusions_of
 from spark_cep.expressions.row_variables import number_pattern, skip_of
+from spark_cep.expressions.shipment import Shipment
 from spark_cep.expressions.syntax import SyntaxProblem
 from spark_cep.expressions.translation import CompilerSession
 from spark_cep.expressions.types import is_fixed_zone, name_of
 from spark_cep.expressions.windows import window_of
-from spark_cep.rows.compiled import CompiledRowPattern
+from spark_cep.rows.compiled import CompiledRowPattern, CompiledRowQuery
 from spark_cep.rows.conditions import ConditionTranslation
 from spark_cep.rows.conjuncts import RowConjunct, guards_by_variable, hoistable_texts, window_clause
 from spark_cep.rows.leaves import ConditionContext, LeafContext, ship_row_expression
@@ -39,9 +41,11 @@ from spark_cep.rows.texts import (
     row_pattern_names,
 )
 from spark_cep.udfs.expressions import BOOL, Constant, Expression
-from spark_cep.udfs.row_program import RowRead, RowsMode, RowVariable
+from spark_cep.udfs.program import Limits
+from spark_cep.udfs.row_program import RowRead, RowVariable
 
 if TYPE_CHECKING:
+    from spark_cep.expressions.keys import KeyResolver
     from spark_cep.expressions.schema import (
         ColumnExpression,
         ColumnInfo,
@@ -50,33 +54,9 @@ if TYPE_CHECKING:
         Typer,
     )
     from spark_cep.row_patterns import RowPattern
+    from spark_cep.rows.compiled import RowAnswerLayout
     from spark_cep.udfs.program import Window
-
-
-@dataclass(frozen=True)
-class RowPatternRequest:
-    """What the user asks for."""
-
-    pattern: RowPattern
-    order_by: Any = None
-    partition_by: Any = None
-    measures: Sequence[tuple[str, str]] = ()
-    rows: RowsMode = "one"
-    after_match: str | None = None
-
-
-@dataclass(frozen=True)
-class CompilerInput:
-    """What it is asked of. `case_sensitive`, `ansi`, `time_zone`: as the session has it.
-    `in_batch`: all rows are there, so Spark can look at neighbours too."""
-
-    columns: Sequence[ColumnInfo]
-    typer: Typer
-    shipment: ColumnRequests
-    time_zone: str
-    case_sensitive: bool = False
-    ansi: bool = True
-    in_batch: bool = True
+    from spark_cep.udfs.row_program import RowsMode
 
 
 @dataclass(frozen=True)
@@ -97,54 +77,132 @@ class _DefineCondition:
 
 @dataclass
 class _RowCompilation:
-    query: RowPatternRequest
-    given: CompilerInput
+    """What one compilation is given, and what it knows so far."""
+
+    pattern: RowPattern
     names: PatternNames
+    session: CompilerSession
     types: RowTypes
+    shipment: ColumnRequests
     problems: Problems = field(default_factory=Problems)
 
+    @property
+    def typer(self) -> Typer:
+        return self.session.typer
 
-def compile_row_pattern(query: RowPatternRequest, given: CompilerInput) -> CompiledRowPattern:
-    """Raises one PatternError with all problems; `details["problems"]` lists them."""
-    plain = PatternNames((), given.columns, case_sensitive=given.case_sensitive)
-    names = row_pattern_names(query.pattern.variables, plain)
-    work = _RowCompilation(query, given, names, RowTypes(given.typer, given.columns))
-    problems, variables = work.problems, query.pattern.variables
-    timed = query.pattern.window is not None
-    orders = row_orders_of(query.order_by, plain, given.typer, problems, timed=timed)
-    partition = partition_of(query.partition_by, plain, problems)
+
+def compile_row_query(  # noqa: PLR0913 - the compiler's inputs are many
+    pattern: RowPattern,
+    columns: Sequence[ColumnInfo],
+    *,
+    order_by: Any,
+    partition_by: Any,
+    typer: Typer,
+    time_zone: str,
+    measures: Sequence[tuple[str, str]] = (),
+    rows: RowsMode = "one",
+    after_match: str | None = None,
+    canonical_keys: KeyResolver = plain_keys,
+    lay_out_answer: RowAnswerLayout | None = None,
+    case_sensitive: bool = False,
+    ansi: bool = True,
+    in_batch: bool = True,
+    limits: Limits | None = None,
+) -> CompiledRowQuery:
+    """The pattern with all columns that rows need for it: those of DEFINE and MEASURES, partition
+    keys, order columns, what the answer shows. They are shipped in this order, which the state of
+    a stream depends on.
+
+    Raises one PatternError with all problems of the pattern; `details["problems"]` lists them.
+    """
+    shipment = Shipment([each.name for each in columns], case_sensitive=case_sensitive)
+    compiled = compile_row_pattern(
+        pattern,
+        columns,
+        order_by=order_by,
+        partition_by=partition_by,
+        typer=typer,
+        shipment=shipment,
+        time_zone=time_zone,
+        measures=measures,
+        rows=rows,
+        after_match=after_match,
+        case_sensitive=case_sensitive,
+        ansi=ansi,
+        in_batch=in_batch,
+    )
+    keys = tuple(canonical_keys(compiled.partition, ()))
+    key_columns = ship_keys(shipment, keys)
+    shown = () if lay_out_answer is None else ship_shown_keys(shipment, compiled.partition, keys)
+    orders = ship_orders(shipment, compiled.orders)
+    answer = None if lay_out_answer is None else lay_out_answer(compiled, shipment, shown)
+    if not shipment.shipped:
+        # Arrow does not count rows that have no column.
+        shipment.column("CAST(1 AS TINYINT)")
+    return CompiledRowQuery(
+        compiled, shipment, keys, key_columns, orders, limits or Limits(), ansi, answer
+    )
+
+
+def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
+    pattern: RowPattern,
+    columns: Sequence[ColumnInfo],
+    *,
+    order_by: Any,
+    partition_by: Any,
+    typer: Typer,
+    shipment: ColumnRequests,
+    time_zone: str,
+    measures: Sequence[tuple[str, str]] = (),
+    rows: RowsMode = "one",
+    after_match: str | None = None,
+    case_sensitive: bool = False,
+    ansi: bool = True,
+    in_batch: bool = True,
+) -> CompiledRowPattern:
+    """Raises one PatternError with all problems; `details["problems"]` lists them. `in_batch`: all
+    rows are there, so Spark can read neighbouring rows too."""
+    plain = PatternNames((), columns, case_sensitive=case_sensitive)
+    names = row_pattern_names(pattern.variables, plain)
+    session = CompilerSession(typer, ansi, is_fixed_zone(time_zone))
+    work = _RowCompilation(pattern, names, session, RowTypes(typer, columns), shipment)
+    problems, variables = work.problems, pattern.variables
+    timed = pattern.window is not None
+    orders = row_orders_of(order_by, plain, typer, problems, timed=timed)
+    partition = partition_of(partition_by, plain, problems)
     window = _window(work, orders)
     conjuncts = _parse_conditions(work)
     guarding = guards_by_variable(conjuncts, work.types)
-    over = window_clause(partition, orders) if given.in_batch else None
+    over = window_clause(partition, orders) if in_batch else None
     around = ConditionContext(work.types, guarding, over)
     defined = _compile_conditions(work, conjuncts, around)
-    readings = RowReadings(given.shipment, work.types, guarding)
-    wanted = MeasureRequest(query.measures, query.rows == "all with unmatched")
-    scope = RowScope(names, variables, at_end=query.rows == "one")
-    measures = compile_row_measures(wanted, scope, readings, given.typer, problems)
-    skip = skip_of(query.after_match, variables, problems)
-    _check_exclusions(work)
+    readings = RowReadings(shipment, work.types, guarding)
+    wanted = MeasureRequest(measures, rows == "all with unmatched")
+    scope = RowScope(names, variables, at_end=rows == "one")
+    compiled_measures = compile_row_measures(wanted, scope, readings, typer, problems)
+    skip = skip_of(after_match, variables, problems)
+    if rows == "all with unmatched":
+        _refuse_exclusions(work)
     problems.raise_if_any()
     return CompiledRowPattern(
         variables=tuple(
             RowVariable(name, _ship_condition(each, work))
             for name, each in zip(variables.names, defined, strict=True)
         ),
-        pattern=number_pattern(query.pattern.root, variables),
+        pattern=number_pattern(pattern.root, variables),
         skip=skip,
-        rows=query.rows,
+        rows=rows,
         window=window,
         partition=partition,
         orders=orders,
         readings=tuple(readings.found),
-        measures=measures,
+        measures=compiled_measures,
         conditions=tuple((each.text, each.is_of_row) for each in defined),
     )
 
 
 def _window(work: _RowCompilation, orders: Sequence[OrderBy]) -> Window | None:
-    within = work.query.pattern.window
+    within = work.pattern.window
     if within is None or not orders:
         return None
     try:
@@ -154,10 +212,8 @@ def _window(work: _RowCompilation, orders: Sequence[OrderBy]) -> Window | None:
         return None
 
 
-def _check_exclusions(work: _RowCompilation) -> None:
-    if work.query.rows != "all with unmatched":
-        return
-    pattern = work.query.pattern
+def _refuse_exclusions(work: _RowCompilation) -> None:
+    pattern = work.pattern
     for node in exclusions_of(pattern.root)[:1]:
         work.problems.add(
             "an exclusion has no meaning where unmatched rows are shown",
@@ -172,9 +228,9 @@ def _check_exclusions(work: _RowCompilation) -> None:
 
 def _parse_conditions(work: _RowCompilation) -> dict[int, RowConjunct]:
     """The conditions that are texts, by the number of their variable."""
-    variables = work.query.pattern.variables
+    variables = work.pattern.variables
     found = {}
-    for name, condition in work.query.pattern.define:
+    for name, condition in work.pattern.define:
         number = variables.number(name)
         assert number is not None, "row_pattern() has checked the names"
         if isinstance(condition, str):
@@ -189,9 +245,9 @@ def _compile_conditions(
     work: _RowCompilation, conjuncts: Mapping[int, RowConjunct], around: ConditionContext
 ) -> list[_DefineCondition]:
     """For each variable of the pattern."""
-    variables = work.query.pattern.variables
+    variables = work.pattern.variables
     found = [_DefineCondition(None)] * len(variables.names)
-    for name, condition in work.query.pattern.define:
+    for name, condition in work.pattern.define:
         number = variables.number(name)
         assert number is not None, "row_pattern() has checked the names"
         if not isinstance(condition, str):
@@ -215,11 +271,10 @@ def _learn_types(conjuncts: Sequence[RowConjunct], work: _RowCompilation) -> Non
 def _translate_condition(
     number: int, conjunct: RowConjunct, work: _RowCompilation, around: ConditionContext
 ) -> _DefineCondition:
-    given, name = work.given, work.query.pattern.variables.names[number]
-    session = CompilerSession(given.typer, given.ansi, is_fixed_zone(given.time_zone))
+    name = work.pattern.variables.names[number]
     expression: Expression | None = None
     try:
-        expression = ConditionTranslation(conjunct, session, around).condition()
+        expression = ConditionTranslation(conjunct, work.session, around).condition()
     except TypeMismatch as mismatch:
         place = conjunct.parsed.place(mismatch.node)
         work.problems.add(f"DEFINE {name}: {mismatch.message}", place, hint=mismatch.hint)
@@ -259,7 +314,7 @@ def _column_condition(
     if refusal is not None:
         problems.add(refusal.message, refusal.place, hint=refusal.hint)
         return _DefineCondition(None)
-    (type_,) = work.given.typer.of_row([column])
+    (type_,) = work.typer.of_row([column])
     if isinstance(type_, str):
         problems.add(f"DEFINE {name}: {type_}", Place.whole(printed))
     elif type_ != BOOL:
@@ -273,11 +328,9 @@ def _column_condition(
 
 def _ship_condition(defined: _DefineCondition, work: _RowCompilation) -> Expression | None:
     if defined.column is not None:
-        return RowRead("current", work.given.shipment.column(defined.column), BOOL)
+        return RowRead("current", work.shipment.column(defined.column), BOOL)
     if defined.expression is None:
         return None
-    names = work.query.pattern.variables.names
-    found = ship_row_expression(
-        defined.expression, LeafContext(work.given.shipment, defined.rows, names)
-    )
+    names = work.pattern.variables.names
+    found = ship_row_expression(defined.expression, LeafContext(work.shipment, defined.rows, names))
     return None if found == Constant(True, BOOL) else found

@@ -1,15 +1,30 @@
-"""What compiling a row pattern gives: plain, frozen data without Spark in it."""
+"""A compiled row pattern, and the query that it becomes: frozen data without Spark in it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from spark_cep.expressions.query_form import query_form
+from spark_cep.udfs.canonical import row_program
+from spark_cep.udfs.row_program import RowProgram
+
 if TYPE_CHECKING:
+    from spark_cep.expressions.keys import PartitionKey
     from spark_cep.expressions.schema import OrderBy
+    from spark_cep.expressions.shipment import Shipment
+    from spark_cep.rows.answer import RowAnswer
+    from spark_cep.udfs.canonical import Data
     from spark_cep.udfs.expressions import Expression
-    from spark_cep.udfs.program import Window
-    from spark_cep.udfs.row_program import RowPatternNode, RowsMode, RowVariable, Skip
+    from spark_cep.udfs.program import Limits, Order, Window
+    from spark_cep.udfs.row_program import (
+        MatcherKind,
+        RowPatternNode,
+        RowsMode,
+        RowVariable,
+        Skip,
+    )
 
 
 @dataclass(frozen=True)
@@ -59,3 +74,48 @@ def reading_name(number: int) -> str:
     '__cep_m2'
     """
     return f"__cep_m{number}"
+
+
+# Lays out the answer and requests its payload from the shipment. Given are the partition columns
+# by name, each with the shipped column that shows it.
+RowAnswerLayout = Callable[
+    [CompiledRowPattern, "Shipment", Sequence[tuple[str, int]]], "RowAnswer | None"
+]
+
+
+@dataclass(frozen=True)
+class CompiledRowQuery:
+    """A row pattern, the columns that rows carry for it, and where in them the engine finds what.
+    `answer` None: nobody reads the matches as rows."""
+
+    compiled: CompiledRowPattern
+    shipment: Shipment
+    keys: tuple[PartitionKey, ...]
+    key_columns: tuple[int, ...]
+    orders: tuple[Order, ...]
+    limits: Limits
+    ansi: bool
+    answer: RowAnswer | None = None
+
+    def program(self, matcher: MatcherKind = "walk") -> RowProgram:
+        """What the engine runs."""
+        compiled = self.compiled
+        return RowProgram(
+            columns=self.shipment.names(),
+            keys=self.key_columns,
+            orders=self.orders,
+            variables=compiled.variables,
+            pattern=compiled.pattern,
+            measures=tuple(each.expression for each in compiled.readings),
+            rows=compiled.rows,
+            skip=compiled.skip,
+            limits=self.limits,
+            within=compiled.window,
+            ansi=self.ansi,
+            matcher=matcher,
+        )
+
+    def form(self, program: RowProgram, lookups: Sequence[tuple[str, Sequence[str]]] = ()) -> Data:
+        """What the state of a stream with this program is compared with. `lookups`: the source
+        and the keys of each looked-up column of the input."""
+        return query_form(row_program(program), self.shipment, lookups=lookups)

@@ -13,19 +13,31 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_cep.udfs.program import Program
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.execution.row_engine import CompiledRowProgram
     from spark_cep.udfs.output import EventOutput, RowOutput
-    from spark_cep.udfs.program import Program
     from spark_cep.udfs.remotes.stage import LookupStage
+    from spark_cep.udfs.row_program import RowProgram
 
 
 WorkerFunction = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 # Spark sets these properties of the tasks of a streaming query.
 _QUERY_PROPERTY, _TRIGGER_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+def worker_program(program: Program | RowProgram) -> Program | CompiledRowProgram:
+    """The program as it is shipped: row patterns are compiled here, once for all buckets."""
+    if isinstance(program, Program):
+        return program
+
+    from spark_cep.udfs.execution.row_engine import compile_row_program  # noqa: PLC0415
+
+    return compile_row_program(program)
 
 
 def bucket_entry(

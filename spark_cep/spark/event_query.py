@@ -1,17 +1,32 @@
-"""What travels: the pattern compiled against the input's columns, keys that are equal when Spark
-says so, and the columns that the answer needs. No plan yet, no rows moved.
+"""An event pattern over a DataFrame, ready to be run: `EventQuery`.
+
+    compile -> candidate mask -> decide which rows are shed -> sample -> choose a plan -> program
+
+The steps after compiling are taken when their outcome is first needed, and once. Shedding and the
+sample run Spark jobs; the sample reads a bounded number of rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spark_cep.events.compile import compile_pattern
+from spark_cep.events.answer import AnswerMeasure, AnswerMeasures, AnswerShape, lay_out_answer
+from spark_cep.events.compile import compile_event_query
 from spark_cep.events.measures import compile_remote_measures
 from spark_cep.expressions.remote_calls import mentions_remote
-from spark_cep.expressions.shipment import Shipment
 from spark_cep.planner.choice import PlanChoice, PlanFacts, choose_plan
+from spark_cep.planner.layout import (
+    BUCKETS_CONF,
+    SLICES_CONF,
+    Layout,
+    LayoutFacts,
+    Slicing,
+    choose_layout,
+    choose_slicing,
+)
 from spark_cep.planner.named_plans import check_plan_request
 from spark_cep.planner.sample import (
     SAMPLE_CONF,
@@ -23,280 +38,382 @@ from spark_cep.planner.sample import (
 )
 from spark_cep.planner.statistics import check_statistics, with_statistics
 from spark_cep.remotes.sources import check_remotes_used, pattern_texts
-from spark_cep.spark import prepare
-from spark_cep.spark.keys import (
-    CanonicalKey,
-    check_groupable,
-    check_ordered_by_bytes,
-    resolve_keys,
-    resolve_order,
+from spark_cep.shed import check_can_shed, check_history
+from spark_cep.spark.keys import check_ordered_by_bytes, resolve_keys, resolve_order
+from spark_cep.spark.lookups import (
+    MetricsSink,
+    RemoteSources,
+    add_values,
+    engine_remotes,
+    lookups_of,
+    needs_fetch,
 )
-from spark_cep.spark.lookups import RemoteSources, add_values, engine_remotes, lookups_of
-from spark_cep.spark.projection import (
-    AnswerInputs,
-    AnswerKind,
-    AnswerMeasure,
-    AnswerRequest,
-    AnswerShape,
-    build_answer_shape,
-    check_names,
+from spark_cep.spark.prepare import (
+    PreparedRows,
+    add_mask,
+    candidate_mask,
+    filter_candidates,
+    select_places,
+    select_shipped,
+    shipped_column,
 )
+from spark_cep.spark.projection import MatchFrame, event_schema, project_matches
+from spark_cep.spark.query import NO_OBSERVERS, RowObservers
+from spark_cep.spark.remote_report import add_remote_facts, event_calls_by_column, event_places
+from spark_cep.spark.report import add_stream_facts, build_report, job_title
 from spark_cep.spark.sample import take_sample
-from spark_cep.spark.typing import SparkTyper, quote_column
-from spark_cep.udfs.program import Adaptation, Order, Plan, Program
+from spark_cep.spark.shedding import (
+    SheddingPlan,
+    StreamSheddingPlan,
+    drop_shed_rows,
+    measure_recall,
+    plan_shedding,
+    plan_stream_shedding,
+    shed_counts,
+)
+from spark_cep.spark.shedding_report import add_shedding_facts, add_stream_shedding_facts
+from spark_cep.spark.sizes import estimate_size
+from spark_cep.spark.stream_checks import check_bounded, check_consumption, check_watermark
+from spark_cep.spark.typing import SparkTyper
+from spark_cep.udfs.program import Adaptation, Program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-    from pyspark.sql import Column, DataFrame
-
-    from spark_cep.events.compiled import CompiledPattern
-    from spark_cep.events.measures import CompiledMeasures
-    from spark_cep.expressions.remote_calls import LookupRequest
-    from spark_cep.options import MatchRequest, Options
-    from spark_cep.spark.lookups import MetricsSink
+    from spark_cep.events.compiled import CompiledEventQuery, CompiledPattern
+    from spark_cep.explanation.plan import MatchPlan
+    from spark_cep.expressions.schema import RowExpression
+    from spark_cep.expressions.shipment import Shipment
+    from spark_cep.options import MatchRequest
     from spark_cep.spark.source import SourceFrame
+    from spark_cep.udfs.canonical import Data
+    from spark_cep.udfs.output import EventOutput
+    from spark_cep.udfs.remote_spec import RemoteSpec
+    from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 
 
-@dataclass(frozen=True)
-class PreparedPattern:
-    """What travels: the compiled pattern over `shipment`, and where things are in it."""
+def prepare_event_query(source: SourceFrame, request: MatchRequest) -> EventQuery:
+    """Compiles the pattern. All that can be wrong with what the user wrote is found here."""
+    remotes = RemoteSources(request.options.remotes, source.df.sparkSession)
+    typer = SparkTyper(source.df)
 
-    compiled: CompiledPattern
-    shipment: Shipment
-    keys: tuple[CanonicalKey, ...]
-    key_columns: tuple[int, ...]
-    orders: tuple[Order, ...]
-    mask: int
-    answer: AnswerShape
-    ansi: bool
-    sources: RemoteSources
+    def lay_out(
+        compiled: CompiledPattern, shipment: Shipment, shown: Sequence[tuple[str, int]]
+    ) -> AnswerShape:
+        check_ordered_by_bytes(source.df, compiled.orders)
+        measures = _compile_measures(source, request, compiled, remotes)
+        rows = request.options.rows
+        return lay_out_answer(
+            compiled, shipment, shown, names=source.names(), rows=rows, measures=measures
+        )
 
-
-def prepare_pattern(source: SourceFrame, asked: MatchRequest) -> PreparedPattern:
-    """Everything that the user can have done wrong in texts is said here."""
-    shipment = Shipment(source.names(), case_sensitive=source.case_sensitive)
-    ansi = source.is_on("spark.sql.ansi.enabled", "true")
-    sources, typer = (
-        RemoteSources(asked.options.remotes, source.df.sparkSession),
-        SparkTyper(source.df),
-    )
-    compiled = compile_pattern(
-        asked.pattern,
+    query = compile_event_query(
+        request.pattern,
         source.columns,
-        order_by=resolve_order(source.df, asked.order_by),
-        partition_by=asked.partition_by,
+        order_by=resolve_order(source.df, request.order_by),
+        partition_by=request.partition_by,
         typer=typer,
-        shipment=shipment,
+        # The typer's rows have the looked-up columns too, which inferred keys may read.
+        canonical_keys=lambda *texts: resolve_keys(typer.df, *texts),
+        lay_out_answer=lay_out,
         case_sensitive=source.case_sensitive,
-        ansi=ansi,
+        ansi=source.is_on("spark.sql.ansi.enabled", "true"),
         time_zone=source.setting("spark.sql.session.timeZone", "UTC"),
-        lookups=lookups_of(sources, source, typer),
+        lookups=lookups_of(remotes, source, typer),
+        limits=request.options.limits,
     )
-    check_groupable(source.df, compiled.partition)
-    check_ordered_by_bytes(source.df, compiled.orders)
-    texts = [*map(quote_column, compiled.partition), *compiled.inferred]
-    keys = resolve_keys(typer.df, texts)
-    columns = tuple(
-        shipment.column(text if key.plain else key.canonical)
-        for text, key in zip(texts, keys, strict=True)
-    )
-    orders = tuple(
-        Order(shipment.column(each.expression), each.type, each.descending, each.nulls_first)
-        for each in compiled.orders
-    )
-    shown = [
-        (name, column if key.shows else shipment.column(quote_column(name)))
-        for name, key, column in zip(compiled.partition, keys, columns, strict=False)
-    ]
-    answer = _build_answer(source, (asked, sources), compiled, shipment, shown)
-    # A name that is misspelled is told of before the one that then is used nowhere.
-    check_remotes_used(asked.options.remotes, _remote_texts(asked))
-    mask = shipment.special("mask", "candidates")
-    return PreparedPattern(compiled, shipment, keys, columns, orders, mask, answer, ansi, sources)
-
-
-def _remote_texts(asked: MatchRequest) -> Iterator[object]:
-    """All that may name a remote source."""
-    yield from pattern_texts(asked.pattern)
-    yield from (text for _, text in asked.options.measures or ())
+    # A misspelled name of a source is reported before the one that then is used nowhere.
+    check_remotes_used(request.options.remotes, _remote_texts(request))
+    _check_request(request, query.compiled)
+    return EventQuery(request, source, remotes, query)
 
 
 def _compile_measures(
-    source: SourceFrame, asked: MatchRequest, compiled: CompiledPattern, sources: RemoteSources
-) -> CompiledMeasures:
-    assert asked.options.measures is not None
-    typer = SparkTyper(source.df, order=compiled.orders[0].expression, partition=compiled.partition)
-    asks = any(mentions_remote(text) for _, text in asked.options.measures)
-    types = sources.types() if asks else {}
-    return compile_remote_measures(
-        asked.options.measures,
+    source: SourceFrame, request: MatchRequest, compiled: CompiledPattern, remotes: RemoteSources
+) -> AnswerMeasures | None:
+    written = request.options.measures
+    if written is None:
+        return None
+    found = compile_remote_measures(
+        written,
         compiled,
         source.columns,
-        typer=typer,
+        typer=SparkTyper(
+            source.df, order=compiled.orders[0].expression, partition=compiled.partition
+        ),
         case_sensitive=source.case_sensitive,
-        types=types,
+        types=remotes.types() if any(mentions_remote(text) for _, text in written) else {},
     )
+    texts = dict(written)
+    measures = [AnswerMeasure(each.name, each.text, texts[each.name]) for each in found.measures]
+    return AnswerMeasures(tuple(measures), found.reads, found.sought)
 
 
-def _build_answer(
-    source: SourceFrame,
-    wants: tuple[MatchRequest, RemoteSources],
-    compiled: CompiledPattern,
-    shipment: Shipment,
-    shown: Sequence[tuple[str, int]],
-) -> AnswerShape:
-    asked, sources = wants
-    order = compiled.orders[0].expression
-    measures: tuple[AnswerMeasure, ...] = ()
-    sought: tuple[LookupRequest, ...] = ()
-    reads = None
-    if asked.options.measures is not None:
-        found = _compile_measures(source, asked, compiled, sources)
-        texts = dict(asked.options.measures)
-        measures = tuple(
-            AnswerMeasure(each.name, each.text, texts[each.name]) for each in found.measures
-        )
-        reads, sought = found.reads, found.sought
-    shape: AnswerKind = (
-        "measures" if measures else ("rows" if asked.options.rows == "all" else "structs")
-    )
-    wanted = AnswerRequest(shape, measures, reads, compiled.after, sought, compiled.hidden)
-    check_names(wanted, compiled.variables, source.names(), compiled.partition)
-    always = frozenset.intersection(*(branch.filled() for branch in compiled.branches))
-    given = AnswerInputs(source.names(), tuple(shown), shipment.column(order), always)
-    return build_answer_shape(wanted, compiled.variables, given, shipment)
+def _remote_texts(request: MatchRequest) -> Iterator[object]:
+    """All that may name a remote source."""
+    yield from pattern_texts(request.pattern)
+    yield from (text for _, text in request.options.measures or ())
 
 
-# --------------------------------------------------------------------------------------------------
-# The rows that a pattern looks at: the input with what is looked up before matching, and the mask
-# that says of each row which variables it may be.
-# --------------------------------------------------------------------------------------------------
-
-
-def add_candidate_mask(
-    df: DataFrame, shipping: PreparedPattern, counts: MetricsSink | None = None
-) -> DataFrame:
-    """All rows of `df`. `counts` receives what was looked up."""
-    rows = add_values(df, shipping.compiled, shipping.sources, counts)
-    return prepare.add_mask(rows, prepare.candidate_mask(shipping.compiled.masks))
-
-
-# --------------------------------------------------------------------------------------------------
-# How it is run: a look at a sample where something hangs on it, then the choice of a plan.
-# --------------------------------------------------------------------------------------------------
-
-
-def check_request(asked: MatchRequest, compiled: CompiledPattern) -> None:
-    """What the user says of plans and data has to be about this pattern."""
-    options = asked.options
+def _check_request(request: MatchRequest, compiled: CompiledPattern) -> None:
+    """What the user says of plans, data and shedding has to fit this pattern."""
+    options = request.options
     if options.statistics is not None:
         check_statistics(options.statistics, compiled.variables)
     check_plan_request(options.wish, compiled.variables, compiled.branches)
+    if options.shed is not None:
+        check_can_shed(compiled)
 
 
-def plan_query(
-    source: SourceFrame, masked: DataFrame, shipping: PreparedPattern, asked: MatchRequest
-) -> tuple[Program, PlanChoice, Sample | None]:
-    """The program with its plan, why it has that one, and the sample if one was taken. `masked`:
-    the input with the candidate mask."""
-    options, compiled = asked.options, shipping.compiled
-    program = build_program(asked, shipping)
-    found = _take_sample(source, masked, shipping, program, asked)
-    facts = _choice_facts(asked, compiled, found)
-    choice = choose_plan(replace(facts, in_batch=not source.is_streaming))
-    program = replace(
-        program,
-        plan=choice.plan,
-        adaptation=_choose_adaptation(options, choice, is_streaming=source.is_streaming),
-        estimates=choice.estimates,
-        costs=choice.costs,
-    )
-    return program, choice, found if isinstance(found, Sample) else None
+@dataclass(frozen=True)
+class EventQuery:
+    """Implements `Query`."""
 
+    request: MatchRequest
+    source: SourceFrame
+    remotes: RemoteSources
+    query: CompiledEventQuery
 
-def _choose_adaptation(options: Options, choice: PlanChoice, *, is_streaming: bool) -> Adaptation:
-    if not choice.adapts:
-        return Adaptation()
-    is_auto = options.wish.kind == "auto" and options.adaptation.kind != "off"
-    return replace(options.adaptation, to_tree=is_auto, to_hybrid=is_auto and is_streaming)
+    @property
+    def compiled(self) -> CompiledPattern:
+        return self.query.compiled
 
+    @property
+    def answer(self) -> AnswerShape:
+        assert self.query.answer is not None
+        return self.query.answer
 
-def _take_sample(
-    source: SourceFrame,
-    masked: DataFrame,
-    shipping: PreparedPattern,
-    program: Program,
-    asked: MatchRequest,
-) -> Sample | NoSample:
-    """Only if something hangs on it: the plan is open and the user gave no rates."""
-    options, compiled = asked.options, shipping.compiled
-    has_rates = options.statistics is not None and options.statistics.rates
-    if has_rates or not options.wish.is_open or compiled.strategy != "any":
-        return NoSample()
-    if source.is_streaming:
-        return NoSample("no sample of a stream: each bucket plans from what it has seen")
-    if not is_sampling_on(source.setting(SAMPLE_CONF)):
-        return NoSample(f"no sample, for {SAMPLE_CONF} is off")
-    places = needed_columns(program)
-    shipped = [shipping.shipment.shipped[place].expression for place in places]
-    said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
-    # What a remote source is cannot be compared either.
-    known = not (_has_columns(shipped, compiled) or compiled.lookups or compiled.remotes)
-    # Of rows that were shed a sample is one of what is left.
-    known = known and options.shed is None
-    key = repr(said) if known else None
-    return take_sample(
-        source.df,
-        key,
-        lambda: prepare.select_places(masked.limit(SAMPLE_ROWS), shipping.shipment, places),
-        program,
-    )
+    # ---- rows --------------------------------------------------------------------------------
 
+    @property
+    def fetches(self) -> bool:
+        return needs_fetch(self.compiled)
 
-def _has_columns(shipped: Sequence[str | Column], compiled: CompiledPattern) -> bool:
-    """A Column says nothing of itself that could be compared."""
-    masks = [text for texts in compiled.masks for text in texts]
-    return not all(isinstance(each, str) for each in (*shipped, *masks))
+    @property
+    def sheds(self) -> bool:
+        return self._shedding is not None and bool(self._shedding.kinds)
 
+    def rows(self, observers: RowObservers = NO_OBSERVERS) -> PreparedRows:
+        rows = self._masked
+        if observers.lookups is not None:
+            rows = self._add_mask(self.source.df, MetricsSink(observers.lookups))
+        rows = filter_candidates(rows, self.compiled)
+        if self._shedding is not None:
+            rows = drop_shed_rows(rows, self._shedding, self._shed_observer(observers))
+        return select_shipped(rows, self.query.shipment)
 
-def _choice_facts(
-    asked: MatchRequest, compiled: CompiledPattern, sample: Sample | NoSample
-) -> PlanFacts:
-    statistics = asked.options.statistics
-    facts = PlanFacts(
-        compiled.variables, compiled.strategy, asked.options.wish, compiled.branches,
-        compiled.conditions,
-    )  # fmt: skip
-    if isinstance(sample, Sample):
-        unit = "in all" if sample.complete else "a million rows"
-        stay = "" if asked.options.shed is None else " that stay"
-        source = f"{sample.source()}{stay}"
-        facts = replace(facts, estimates=sample.estimates, source=source, unit=unit)
-        if sample.estimates is None and sample.rows:
-            facts = replace(facts, notes=(f"no variable accepts any of {source}",))
-    elif sample.reason:
-        facts = replace(facts, notes=(sample.reason,))
-    return facts if statistics is None else with_statistics(facts, statistics)
+    def _shed_observer(self, observers: RowObservers) -> Callable[[DataFrame], DataFrame] | None:
+        shed = observers.shed
+        if shed is None:
+            return None
+        counts = shed_counts(self.compiled.variables)
+        return lambda df: shed(df, counts)
 
+    @cached_property
+    def _masked(self) -> DataFrame:
+        """All rows, with what is looked up before matching and their candidate mask."""
+        return self._add_mask(self.source.df)
 
-def build_program(asked: MatchRequest, shipping: PreparedPattern) -> Program:
-    """All but how it is run."""
-    compiled = shipping.compiled
-    return Program(
-        columns=shipping.shipment.names(),
-        keys=shipping.key_columns,
-        orders=shipping.orders,
-        mask=shipping.mask,
-        variables=compiled.variables,
-        conditions=compiled.conditions,
-        tree=compiled.tree,
-        branches=compiled.branches,
-        plan=Plan("eager"),
-        window=compiled.window,
-        strategy=compiled.strategy,
-        consumption=compiled.consumption,
-        limits=asked.options.limits,
-        ansi=shipping.ansi,
-        remotes=tuple(each.remote for each in engine_remotes(compiled, shipping.sources)),
-    )
+    def _add_mask(self, df: DataFrame, counts: MetricsSink | None = None) -> DataFrame:
+        rows = add_values(df, self.compiled, self.remotes, counts)
+        return add_mask(rows, candidate_mask(self.compiled.masks))
+
+    # ---- shedding ----------------------------------------------------------------------------
+
+    @cached_property
+    def _shedding(self) -> SheddingPlan | None:
+        """Which rows Spark drops: in a batch, or where a history says what a stream may drop."""
+        if self._stream_shedding is not None:
+            return self._stream_shedding.before
+        shed = self.request.options.shed
+        if shed is None or self.source.is_streaming:
+            return None
+        if shed.history is not None:
+            check_history(self.source.df, shed.history)
+        return plan_shedding(self.source, self._masked, self.query, self._unplanned, shed)
+
+    @cached_property
+    def _stream_shedding(self) -> StreamSheddingPlan | None:
+        """What may be dropped of a stream, and where. A history is read now."""
+        shed = self.request.options.shed
+        if shed is None or not self.source.is_streaming:
+            return None
+        past = None
+        if shed.history is not None:
+            check_history(self.source.df, shed.history)
+            past = self._add_mask(shed.history)
+        return plan_stream_shedding(
+            self.source, (self._masked, past), self.query, self._unplanned, shed
+        )
+
+    @property
+    def worker_shedding(self) -> StreamSheddingSpec | None:
+        return None if self._stream_shedding is None else self._stream_shedding.in_front
+
+    def recall(self) -> tuple[int, int] | None:
+        assert self._shedding is not None
+        return measure_recall(self._shedding.looked, self._shedding.kinds)
+
+    # ---- the plan ------------------------------------------------------------------------------
+
+    @cached_property
+    def _choice(self) -> PlanChoice:
+        options, compiled, sample = self.request.options, self.compiled, self._sample
+        facts = PlanFacts(
+            compiled.variables, compiled.strategy, options.wish, compiled.branches,
+            compiled.conditions, in_batch=not self.source.is_streaming,
+        )  # fmt: skip
+        if isinstance(sample, Sample):
+            unit = "in all" if sample.complete else "a million rows"
+            stay = "" if options.shed is None else " that stay"
+            source = f"{sample.source()}{stay}"
+            facts = replace(facts, estimates=sample.estimates, source=source, unit=unit)
+            if sample.estimates is None and sample.rows:
+                facts = replace(facts, notes=(f"no variable accepts any of {source}",))
+        elif sample.reason:
+            facts = replace(facts, notes=(sample.reason,))
+        if options.statistics is not None:
+            facts = with_statistics(facts, options.statistics)
+        return choose_plan(facts)
+
+    @cached_property
+    def _sample(self) -> Sample | NoSample:
+        """Taken only if something depends on it: the plan is open and the user gave no rates."""
+        options, compiled = self.request.options, self.compiled
+        has_rates = options.statistics is not None and options.statistics.rates
+        if has_rates or not options.wish.is_open or compiled.strategy != "any":
+            return NoSample()
+        if self.source.is_streaming:
+            return NoSample("no sample of a stream: each bucket plans from what it has seen")
+        if not is_sampling_on(self.source.setting(SAMPLE_CONF)):
+            return NoSample(f"no sample, for {SAMPLE_CONF} is off")
+        rows = self._masked
+        if self._shedding is not None:
+            rows = drop_shed_rows(filter_candidates(rows, compiled), self._shedding)
+        places = needed_columns(self._unplanned)
+        return take_sample(
+            self.source.df,
+            self._sample_key([self.query.shipment.shipped[place].expression for place in places]),
+            lambda: select_places(rows.limit(SAMPLE_ROWS), self.query.shipment, places),
+            self._unplanned,
+        )
+
+    def _sample_key(self, shipped: Sequence[RowExpression]) -> str | None:
+        """What a sample is made of; None where two queries cannot be compared: a Column and a
+        remote source say nothing of themselves, and shedding leaves other rows each time."""
+        compiled = self.compiled
+        texts = [*shipped, *(text for texts in compiled.masks for text in texts)]
+        if not all(isinstance(each, str) for each in texts):
+            return None
+        if compiled.lookups or compiled.remotes or self.request.options.shed is not None:
+            return None
+        said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
+        return repr(said)
+
+    def layout(self, shipped: DataFrame) -> Layout:
+        compiled, sample = self.compiled, self._sample
+        slicing = choose_slicing(
+            compiled.branches,
+            compiled.window,
+            compiled.orders[0].type,
+            (compiled.strategy, compiled.consumption),
+        )
+        known = sample if isinstance(sample, Sample) else None
+        rows = known.rows if known is not None and known.complete else None
+        return choose_layout(
+            LayoutFacts(
+                size=estimate_size(shipped, rows),
+                sample=known,
+                has_keys=bool(self.query.keys),
+                slicing=slicing,
+                forced_buckets=self.source.setting(BUCKETS_CONF),
+                forced_slices=self.source.setting(SLICES_CONF),
+            )
+        )
+
+    # ---- the program and its answer --------------------------------------------------------------
+
+    @cached_property
+    def _remote_specs(self) -> tuple[RemoteSpec, ...]:
+        """How the engine asks its sources. Tables among them are collected now."""
+        return tuple(each.remote for each in engine_remotes(self.compiled, self.remotes))
+
+    @cached_property
+    def _unplanned(self) -> Program:
+        """The program before a plan is chosen, to make statistics with."""
+        return self.query.program(remotes=self._remote_specs)
+
+    def _over(self, slicing: Slicing | None) -> CompiledEventQuery:
+        return self.query if slicing is None else self.query.with_slices()
+
+    def program(self, slicing: Slicing | None = None) -> Program:
+        choice = self._choice
+        return self._over(slicing).program(
+            choice.plan,
+            adaptation=self._adaptation(choice),
+            estimates=choice.estimates,
+            costs=choice.costs,
+            remotes=self._remote_specs,
+        )
+
+    def _adaptation(self, choice: PlanChoice) -> Adaptation:
+        options = self.request.options
+        if not choice.adapts:
+            return Adaptation()
+        is_auto = options.wish.kind == "auto" and options.adaptation.kind != "off"
+        to_hybrid = is_auto and self.source.is_streaming
+        return replace(options.adaptation, to_tree=is_auto, to_hybrid=to_hybrid)
+
+    @property
+    def output(self) -> EventOutput:
+        return self.answer.output
+
+    def worker_schema(self, shipped: StructType) -> StructType:
+        return event_schema(self.output, self.compiled.variables, shipped)
+
+    def project(self, matches: MatchFrame, raw: StructType) -> DataFrame:
+        compiled = self.compiled
+        return project_matches(matches, self.answer, compiled.variables, raw, compiled.after)
+
+    # ---- reports -------------------------------------------------------------------------------
+
+    def title(self, layout: Layout, number: int) -> str:
+        del layout
+        shedding = self._shedding
+        shed = None if self._stream_shedding is None else self._stream_shedding.asked
+        return job_title(
+            self.request.pattern, self.compiled, (self._choice, shedding or shed), number
+        )
+
+    def report(self, layout: Layout, number: int) -> MatchPlan:
+        compiled, program = self.compiled, self.program(layout.slicing)
+        plan = build_report(
+            self.request.pattern,
+            compiled,
+            self._over(layout.slicing).shipment,
+            (self._choice, layout, self.answer, program),
+            number,
+        )
+        if self.source.is_streaming:
+            plan = add_stream_facts(plan, program)
+        places = event_places(compiled, self.answer.sought, self.remotes)
+        plan = add_remote_facts(plan, self.remotes, places, event_calls_by_column(compiled))
+        if self._stream_shedding is not None:
+            return add_stream_shedding_facts(plan, self._stream_shedding, compiled)
+        if self._shedding is not None:
+            return add_shedding_facts(plan, self._shedding, compiled)
+        return plan
+
+    # ---- streams -------------------------------------------------------------------------------
+
+    def check_stream(self) -> None:
+        compiled, order = self.compiled, self.query.orders[0]
+        check_bounded(compiled.window, self.request.options.limits)
+        check_consumption(compiled)
+        time = shipped_column(self.query.shipment.shipped[order.column])
+        schema = self.source.df.select(time.alias("time")).schema
+        check_watermark(schema["time"], str(compiled.orders[0].expression))
+
+    def form(self) -> Data:
+        return self.query.form(self.program())

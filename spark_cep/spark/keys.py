@@ -1,22 +1,19 @@
 """Keys and order columns, as the engine compares them.
 
-Partition keys are canonical: equal values exactly where GROUP BY says that keys are equal. NaN
-has one form and -0.0 is 0.0 already after `+ 0.0` and a test for NaN; strings under a collation
-are replaced by the smallest string that is equal to them; structs and arrays are done part by
-part; a map becomes its entries in the order of their keys, which can be hashed.
+Partition keys travel in a canonical form: equal values exactly where GROUP BY says that keys are
+equal. All NaNs become one NaN and -0.0 becomes 0.0; structs and arrays are brought to that form
+part by part; a map becomes its entries in the order of their keys, which can be hashed. Hashes
+(`xxhash64`) and values compared as bytes then agree with GROUP BY.
 
-Hashes (`xxhash64`) and values compared as bytes then agree with GROUP BY. For collations nothing
-in SQL computes a canonical form of one value (tried: hashes of equal keys differ), so the
-smallest equal string is found with a window function, which costs a shuffle.
-
-Order columns are compared as bytes too, and nothing in SQL gives a string that sorts as a
-collation does, so collated ones are refused.
+No SQL function gives a canonical form of a string under a collation (hashes of equal keys
+differ), so such a key becomes the smallest string that is equal to it, by a window function that
+costs a shuffle. Nothing in SQL gives a string that sorts as a collation does either, so order
+columns with a collation are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -25,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.errors import PatternError
+from spark_cep.expressions.keys import PartitionKey
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.schema import OrderColumn
@@ -35,32 +33,34 @@ if TYPE_CHECKING:
     from spark_cep.expressions.schema import OrderBy
 
 
-@dataclass(frozen=True)
-class CanonicalKey:
-    """A key over the input's columns. `plain`: it is canonical as it is. `shows`: the canonical
-    value is what GROUP BY would show, so the answer may give it; otherwise the answer needs the
-    original value of some row. `hashable`: Spark's xxhash64 takes the column itself."""
+def resolve_keys(
+    df: DataFrame, partition: Sequence[str], inferred: Sequence[str] = ()
+) -> tuple[PartitionKey, ...]:
+    """The keys for partition columns of `df` and for further expressions over its columns."""
+    check_groupable(df, partition)
+    texts = [*map(quote_column, partition), *inferred]
+    if not texts:
+        return ()
+    types = df.select(*[F.expr(text).alias(f"k{n}") for n, text in enumerate(texts)]).schema
+    return tuple(
+        _canonical_key(text, field.dataType) for text, field in zip(texts, types, strict=True)
+    )
 
-    column: Column
-    canonical: Column
-    plain: bool
-    shows: bool
-    hashable: bool
 
-
-def canonical_key(column: Column, data_type: T.DataType) -> CanonicalKey:
-    """The canonical form of `column`, which has `data_type`."""
+def _canonical_key(text: str, data_type: T.DataType) -> PartitionKey:
     if not _has_many_forms(data_type):
-        return CanonicalKey(column, column, plain=True, shows=True, hashable=True)
-    canonical, has_map = _canonical_column(column, data_type), _contains_type(data_type, T.MapType)
+        return PartitionKey(text)
+    column = F.expr(text)
+    canonical = _canonical_column(column, data_type)
     if is_collated(data_type):
         smallest = F.min(canonical).over(Window.partitionBy(column))
-        return CanonicalKey(column, smallest, plain=False, shows=False, hashable=not has_map)
-    return CanonicalKey(column, canonical, plain=False, shows=not has_map, hashable=not has_map)
+        return PartitionKey(smallest, plain=False, shows=False)
+    has_map = _contains_type(data_type, T.MapType)
+    return PartitionKey(canonical, plain=False, shows=not has_map)
 
 
 def check_groupable(df: DataFrame, names: Sequence[str]) -> None:
-    """Keys are compared as GROUP BY compares them; refuses what it refuses."""
+    """Refuses what GROUP BY refuses: keys are compared as it compares them."""
     if not names:
         return
     with silence_spark():
@@ -172,7 +172,7 @@ def _inner_types(data_type: T.DataType) -> list[T.DataType]:
 
 
 def _unwrap_order(df: DataFrame, column: Column) -> Column | OrderColumn:
-    """Spark has no door to a sort order's parts; classic and Connect keep them differently."""
+    """The parts of a sort order are private in Spark; classic and Connect keep them differently."""
     untyped: Any = column
     if "_jc" in vars(column):
         node = untyped._jc.node()
@@ -188,24 +188,7 @@ def _unwrap_order(df: DataFrame, column: Column) -> Column | OrderColumn:
     return OrderColumn(type(untyped)(order._child), not order._ascending, order._nullsFirst)
 
 
-def resolve_keys(df: DataFrame, texts: Sequence[str]) -> tuple[CanonicalKey, ...]:
-    """Each text as a key."""
-    if not texts:
-        return ()
-    types = df.select(*[F.expr(text).alias(f"k{n}") for n, text in enumerate(texts)]).schema
-    return tuple(
-        canonical_key(F.expr(text), field.dataType)
-        for text, field in zip(texts, types, strict=True)
-    )
-
-
-# --------------------------------------------------------------------------------------------------
-# Columns given as partition_by, brought to names of columns of the input.
-#
-# A plain reference is a name already. Any other Column is added to the input under its own name, as
-# `df.withColumn` would, so that everything behind this knows names only.
-# --------------------------------------------------------------------------------------------------
-
+# ---- Columns given as partition_by -------------------------------------------------------------
 
 _HINT = 'partition_by="venue", partition_by=F.col("venue") or a list of these'
 
@@ -213,7 +196,11 @@ _HINT = 'partition_by="venue", partition_by=F.col("venue") or a list of these'
 def with_partition_columns(
     source: SourceFrame, partition_by: Any
 ) -> tuple[SourceFrame, Sequence[Any]]:
-    """The input with all keys as columns, and their names."""
+    """The input with all keys as columns, and their names.
+
+    A Column that is a plain reference is a name already. Any other Column is added to the input
+    under its own name, as `df.withColumn` would do it, so that all that follows knows names only.
+    """
     given = _listed(partition_by)
     added: dict[str, Column] = {}
     names = []

@@ -1,4 +1,4 @@
-"""Before the engine: columns are computed, rows that can be nothing dropped, the rest dealt.
+"""Before the engine: columns are computed, rows that match nothing dropped, the rest distributed.
 
     input -> + candidate mask -> filter -> c0, c1, ... -> [copies into time slices] -> buckets
 
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from spark_cep.errors import PatternError
 from spark_cep.events.compiled import drops_rows
 from spark_cep.spark import carriers
+from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.shipment import Shipment, ShippedColumn
     from spark_cep.planner.layout import Slicing
     from spark_cep.udfs.expressions import Type
+    from spark_cep.udfs.row_program import RowProgram
 
 
 MASK = "__cep_mask"
@@ -39,14 +41,14 @@ _MASK_TYPES = ((7, "tinyint"), (15, "smallint"), (31, "int"), (MOST_VARIABLES, "
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """`raw`: the shipped columns' own types; `df` has them as they travel."""
+    """The shipped columns: `df` with the types as they travel, `raw` their own types."""
 
     df: DataFrame
     raw: StructType
 
 
 def candidate_mask(masks: Sequence[Sequence[str | Column]]) -> Column:
-    """One bit for each variable: this row meets all that the variable asks of one row."""
+    """One bit for each variable: the row meets all of its conditions on a single row."""
     if len(masks) > MOST_VARIABLES:
         raise PatternError(
             f"the pattern has {len(masks)} variables; {MOST_VARIABLES} is the most",
@@ -88,7 +90,7 @@ def has_no_time(time: Column, type_: Type) -> Column:
 
 
 def select_shipped(df: DataFrame, shipment: Shipment) -> PreparedRows:
-    """The shipped columns, carriers in place of the types that cannot travel."""
+    """The shipped columns; types that cannot travel are encoded."""
     chosen = df.select(*_shipped_columns(shipment, range(len(shipment.shipped))))
     return PreparedRows(_encode_columns(chosen), chosen.schema)
 
@@ -123,30 +125,39 @@ def shipped_column(each: ShippedColumn) -> Column:
     return F.when(F.col(MASK).bitwiseAND(F.lit(bits).cast("bigint")) != F.lit(0), column)
 
 
-def copy_into_slices(
-    df: DataFrame, slicing: Slicing, time: str, names: tuple[str, str]
+def distribute_rows(
+    df: DataFrame, program: Program | RowProgram, buckets: int, slicing: Slicing | None
 ) -> DataFrame:
-    """Rows copied into the slices that need them; adds the slice, and whether the row is home."""
-    slice_, home = names
+    """Bucket n in partition n. `slicing`: how time is cut, where `program` is for time slices."""
+    if slicing is None:
+        return _repartition(df, bucket_column(program.keys, None, buckets), buckets)
+    assert isinstance(program, Program)
+    *keys, slice_ = program.keys
+    sliced = _copy_into_slices(df, program, slicing)
+    return _repartition(sliced, bucket_column(keys, slice_, buckets), buckets)
+
+
+def _copy_into_slices(df: DataFrame, program: Program, slicing: Slicing) -> DataFrame:
+    """Rows copied into the slices that need them, with the slice and whether it is their own."""
+    time, slice_, home = (
+        f"c{place}" for place in (program.orders[0].column, program.keys[-1], program.home)
+    )
     copies = df.select("*", F.expr(f"explode({slicing.slices(time)})").alias(slice_))
     return copies.select("*", F.expr(f"{slice_} <=> ({slicing.home(time)})").alias(home))
 
 
-def distribute_rows(
-    df: DataFrame, keys: Sequence[str], slice_: str | None, buckets: int
-) -> DataFrame:
-    """Bucket n in partition n. Slices of one key go round the buckets, an even deal."""
-    bucket = bucket_column(keys, slice_, buckets)
+def _repartition(df: DataFrame, bucket: Column, buckets: int) -> DataFrame:
     if hasattr(df, "repartitionById"):
         return df.repartitionById(buckets, bucket.cast("int"))
     return df.repartition(buckets, bucket)
 
 
-def bucket_column(keys: Sequence[str], slice_: str | None, buckets: int) -> Column:
+def bucket_column(keys: Sequence[int], slice_: int | None, buckets: int) -> Column:
+    """The bucket of a shipped row. Slices of one key go round the buckets, an even deal."""
     count = F.lit(buckets).cast("bigint")
-    parts = [F.xxhash64(*[F.col(key) for key in keys])] if keys else []
+    parts = [F.xxhash64(*[F.col(f"c{key}") for key in keys])] if keys else []
     if slice_ is not None:
-        parts.append(F.coalesce(F.col(slice_), F.lit(0).cast("bigint")))
+        parts.append(F.coalesce(F.col(f"c{slice_}"), F.lit(0).cast("bigint")))
     # Each part is taken modulo first: a sum of two hashes could overflow.
     places = [F.pmod(part, count) for part in parts] or [F.lit(0)]
     return places[0] if len(places) == 1 else F.pmod(reduce(operator.add, places), count)

@@ -1,199 +1,51 @@
-"""The answer's shape: which columns the engine gives back, and as which Spark types.
+"""After the engine: the answer from what the workers give back.
 
-Three shapes. "structs" is the default: one struct for each positive variable. "measures" has the
-user's expressions instead, so only the columns that they read are shipped. "rows" is one row for
-each matched event; the engine gives it directly, unless Spark has conditions left to test, which
-need the structs.
-
-Always holds: the names of an answer's columns are different, ignoring case.
+The rows of the workers hold a struct for each variable (`v0`, `v1`, ...), or what the measures of
+a row pattern read. Here they get back their original types and the names that the user's
+expressions know, so that conditions and measures over them are Spark's own to evaluate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_cep.errors import PatternError
 from spark_cep.rows.compiled import RowReading, reading_name
 from spark_cep.spark import carriers
 from spark_cep.spark.lookups import METRICS_COLUMN, MetricsSink, RemoteSources, add_lookups
 from spark_cep.spark.typing import data_type_of, quote_column
-from spark_cep.udfs.output import EventOutput, Field, RowOutput, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from spark_cep.expressions.remote_calls import LookupRequest
-    from spark_cep.expressions.shipment import Shipment
-    from spark_cep.rows.compiled import CompiledRowPattern, RowMeasure
+    from spark_cep.events.answer import AnswerShape
+    from spark_cep.rows.answer import RowAnswer
+    from spark_cep.rows.compiled import CompiledRowPattern
+    from spark_cep.udfs.output import EventOutput, Field, Struct
     from spark_cep.udfs.program import Variable
 
 
-AnswerKind = Literal["structs", "measures", "rows"]
-
-# A variable of which no column is needed still has to say whether it is filled.
-PRESENT_FIELD = "__cep_present"
-
-
 @dataclass(frozen=True)
-class AnswerMeasure:
-    """A measure. `sql` is over the variables' structs, `text` is what the user wrote."""
+class MatchFrame:
+    """The rows of the workers. Each bucket ends with a row of counts, which `counted` takes out.
+    `sources`: what measures look up."""
 
-    name: str
-    sql: str
-    text: str
-
-
-@dataclass(frozen=True)
-class AnswerShape:
-    """`names` are the input's columns, `partition` the names of the partition columns. `sought`:
-    what is looked up for matches before the measures are computed. `hidden`: variables' fields
-    that Spark's conditions read and no answer shows."""
-
-    shape: AnswerKind
-    output: EventOutput
-    names: tuple[str, ...]
-    partition: tuple[str, ...]
-    measures: tuple[AnswerMeasure, ...] = ()
-    sought: tuple[LookupRequest, ...] = ()
-    hidden: tuple[tuple[int, str], ...] = ()
+    df: DataFrame
+    counted: Callable[[DataFrame], DataFrame]
+    sources: RemoteSources
 
 
-@dataclass(frozen=True)
-class AnswerRequest:
-    """What the answer is to hold. `reads`: the input columns that measures and Spark's
-    conditions read of each variable id; None: all columns of all variables. `after`: those
-    conditions. `sought`: remote data that the measures read. `hidden`: what conditions read of
-    variables besides the input's columns."""
-
-    shape: AnswerKind
-    measures: tuple[AnswerMeasure, ...]
-    reads: Mapping[int, Iterable[str]] | None
-    after: tuple[str, ...] = ()
-    sought: tuple[LookupRequest, ...] = ()
-    hidden: tuple[tuple[int, str], ...] = ()
+# ---- event patterns ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class AnswerInputs:
-    """What there is: the input's column names, the partition columns by name and shipped index,
-    the shipped event time, and the variables that every match fills."""
-
-    names: tuple[str, ...]
-    partition: tuple[tuple[str, int], ...]
-    order: int
-    always: frozenset[int]
-
-
-def build_answer_shape(
-    wanted: AnswerRequest, variables: Sequence[Variable], given: AnswerInputs, shipment: Shipment
-) -> AnswerShape:
-    """Asks the shipment for the payload and lays out the engine's output."""
-    names, order = given.names, given.order
-    keys = tuple(Field(column, name) for name, column in given.partition)
-    shown = tuple(name for name, _ in given.partition)
-    everything: tuple[Field, ...] = ()
-    if wanted.reads is None:
-        everything = tuple(Field(shipment.column(quote_column(name)), name) for name in names)
-    if wanted.shape == "rows" and not wanted.after:
-        output = EventOutput("all", order, row=everything)
-        return AnswerShape("rows", output, names, shown)
-    structs = tuple(
-        Struct(
-            number,
-            (*everything, *_hidden_fields(wanted, number, shipment))
-            or _fields_read(wanted, number, shipment, order),
-            flat=not each.is_list and number in given.always,
-        )
-        for number, each in enumerate(variables)
-        if not each.negated and _mentions(wanted, each.name)
-    )
-    output = EventOutput(
-        "one",
-        order,
-        structs=structs,
-        partition=keys,
-        bounds=_mentions(wanted, "match_start") or _mentions(wanted, "match_end"),
-        numbered=wanted.shape == "rows",
-    )
-    hidden = wanted.hidden if everything else ()
-    return AnswerShape(wanted.shape, output, names, shown, wanted.measures, wanted.sought, hidden)
-
-
-def _hidden_fields(wanted: AnswerRequest, number: int, shipment: Shipment) -> Iterator[Field]:
-    """Where all columns are shown; among those that are read they are like any other."""
-    if wanted.reads is None:
-        for variable, name in wanted.hidden:
-            if variable == number:
-                yield Field(shipment.column(quote_column(name)), name)
-
-
-def _fields_read(
-    wanted: AnswerRequest, number: int, shipment: Shipment, order: int
-) -> tuple[Field, ...]:
-    names = sorted(set((wanted.reads or {}).get(number, ())))
-    fields = tuple(Field(shipment.column(quote_column(name)), name) for name in names)
-    return fields or (Field(order, PRESENT_FIELD),)
-
-
-def _mentions(wanted: AnswerRequest, name: str) -> bool:
-    """Whether the name may stand in what Spark evaluates; all do in the default answer."""
-    if wanted.shape != "measures":
-        return True
-    keys = [key for each in wanted.sought for key in each.keys]
-    texts = [*(each.sql for each in wanted.measures), *wanted.after, *keys]
-    return any(name.casefold() in text.casefold() for text in texts)
-
-
-def check_names(
-    wanted: AnswerRequest,
-    variables: Sequence[Variable],
-    names: Sequence[str],
-    partition: Sequence[str],
-) -> None:
-    """Refuses an answer with two columns of one name."""
-    if wanted.shape == "rows":
-        _check_rows(names)
-        return
-    taken = {name.casefold(): f"the partition column {name!r}" for name in partition}
-    if wanted.shape == "measures":
-        shown = [(each.name, f"the measure {each.name!r}") for each in wanted.measures]
-        hint = "give the measure another name"
-    else:
-        shown = [
-            (each.name, f"the variable {each.name!r}") for each in variables if not each.negated
-        ]
-        shown += [("match_start", "the column match_start"), ("match_end", "the column match_end")]
-        hint = (
-            "give the variable another name, rename the column, or say with measures= what to show"
-        )
-    for name, what in shown:
-        other = taken.setdefault(name.casefold(), what)
-        if other is not what:
-            raise PatternError(
-                f"the answer would have two columns called {name!r}: {other} and {what}", hint=hint
-            )
-
-
-def _check_rows(names: Sequence[str]) -> None:
-    for name in names:
-        if name.casefold() in {"match_id", "variable"}:
-            raise PatternError(
-                f'rows="all" adds a column {name.casefold()!r}, and the input has one already',
-                hint=f'rename the input\'s: df.withColumnRenamed("{name}", "input_{name}")',
-            )
-
-
-def worker_schema(
+def event_schema(
     output: EventOutput, variables: Sequence[Variable], shipped: T.StructType
 ) -> T.StructType:
-    """The engine's output for Spark; `shipped` has the types as they travel."""
+    """The schema of the workers' rows; `shipped` has the types as they travel."""
     columns = shipped.fields
     types: dict[str, T.DataType] = {"match_number": T.LongType(), "variable": T.IntegerType()}
     for each in output.structs:
@@ -217,24 +69,6 @@ def struct_type(fields: Sequence[Field], columns: T.StructType) -> T.StructType:
     """A variable's struct, with the types and the nullability of `columns`."""
     chosen = [(field.name, columns.fields[field.column]) for field in fields]
     return T.StructType([T.StructField(name, c.dataType, c.nullable) for name, c in chosen])
-
-
-# --------------------------------------------------------------------------------------------------
-# After the engine: conditions that only Spark can test, measures, names, original types.
-#
-# The engine's rows have a struct for each variable (`v0`, `v1`, ...). Here they get the names that
-# the user's expressions know, so those expressions are Spark's own to evaluate.
-# --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MatchFrame:
-    """What the engine gave, closing rows with its counts among it. `counted`: takes these out.
-    `sources`: what measures look up."""
-
-    df: DataFrame
-    counted: Callable[[DataFrame], DataFrame]
-    sources: RemoteSources
 
 
 def project_matches(
@@ -390,105 +224,13 @@ def _explode_events(
     return rows.select("match_id", F.col("event.variable").alias("variable"), *fields)
 
 
-# --------------------------------------------------------------------------------------------------
-# The answer of a row pattern: its columns in SQL's order, and how Spark gets them.
-#
-#     one row a match     partition columns, measures
-#     all rows            partition columns, order columns, measures, the input's other columns
-#
-# An order column that is no plain column of the input has no place among them. One that is named
-# twice, or partitions too, stands there as often, as the standard has it; all other names differ,
-# ignoring case.
-# --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RowAnswer:
-    """`before` and `after` the measures: places among the output's columns. `sought`: what is
-    looked up before the measures are computed, by keys over the readings."""
-
-    output: RowOutput
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    prefix: str
-    sought: tuple[LookupRequest, ...] = ()
-
-    def names(self, measures: Sequence[RowMeasure]) -> list[str]:
-        """The columns of the answer."""
-        columns = self.output.columns
-        return [
-            *(columns[place].name for place in self.before),
-            *(each.name for each in measures),
-            *(columns[place].name for place in self.after),
-        ]
-
-
-@dataclass(frozen=True)
-class RowAnswerInputs:
-    """What there is: the input's column names, the partition columns by name and shipped index,
-    and the remote data that measures read."""
-
-    names: tuple[str, ...]
-    partition: tuple[tuple[str, int], ...]
-    sought: tuple[LookupRequest, ...] = ()
-
-
-def build_row_answer(
-    compiled: CompiledRowPattern, given: RowAnswerInputs, shipment: Shipment
-) -> RowAnswer:
-    """Asks the shipment for what the answer shows."""
-    if compiled.rows == "one":
-        keys = tuple(Field(column, name) for name, column in given.partition)
-        answer = RowAnswer(RowOutput(keys), tuple(range(len(keys))), (), "p")
-    else:
-        answer = _all_rows(compiled, given, shipment)
-    _check_row_names(answer, compiled)
-    return replace(answer, sought=given.sought)
-
-
-def _all_rows(
-    compiled: CompiledRowPattern, given: RowAnswerInputs, shipment: Shipment
-) -> RowAnswer:
-    names = given.names
-    fields = tuple(Field(shipment.column(quote_column(name)), name) for name in names)
-    ordered = [_plain_column(each.expression, names) for each in compiled.orders]
-    first = [names.index(each) for each in (*compiled.partition, *filter(None, ordered))]
-    rest = tuple(place for place in range(len(names)) if place not in first)
-    return RowAnswer(RowOutput(fields), tuple(first), rest, "r")
-
-
-def _plain_column(expression: str | Column, names: Sequence[str]) -> str | None:
-    """The input column that an order is, if it is one."""
-    text = str(expression).removeprefix("Column<'").removesuffix("'>")
-    return next((name for name in names if text in {quote_column(name), name}), None)
-
-
-def _check_row_names(answer: RowAnswer, compiled: CompiledRowPattern) -> None:
-    columns = answer.output.columns
-    shown = [columns[place].name for place in (*answer.before, *answer.after)]
-    taken = {name.casefold(): f"the column {name!r}" for name in shown}
-    for each in compiled.measures:
-        other = taken.setdefault(each.name.casefold(), "")
-        if other:
-            raise PatternError(
-                f"the answer would have two columns called {each.name!r}: {other} and the measure",
-                hint="give the measure another name",
-            )
-    if not taken:
-        raise PatternError(
-            "there is nothing to show: no measures, and no partition columns",
-            hint='say what to show of a match, measures={"last": "LAST(b.price)"}, or ask for '
-            'rows="all"',
-        )
-
-
-# ---- Spark's side ------------------------------------------------------------------------------
+# ---- row patterns ------------------------------------------------------------------------------
 
 
 def row_schema(
     answer: RowAnswer, compiled: CompiledRowPattern, shipped: T.StructType
 ) -> T.StructType:
-    """The engine's output for Spark; `shipped` has the types as they travel."""
+    """The schema of the workers' rows; `shipped` has the types as they travel."""
     payload = [
         T.StructField(f"{answer.prefix}{place}", shipped.fields[field.column].dataType)
         for place, field in enumerate(answer.output.columns)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
+    from spark_cep.events.answer import AnswerShape
     from spark_cep.events.compiled import CompiledPattern
     from spark_cep.expressions.row_grammar import PatternNode
     from spark_cep.expressions.shipment import Shipment
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from spark_cep.row_patterns import RowPattern
     from spark_cep.rows.compiled import CompiledRowPattern
     from spark_cep.shed import Shed
-    from spark_cep.spark.projection import AnswerShape
     from spark_cep.spark.shedding import SheddingPlan
     from spark_cep.udfs.program import Variable
     from spark_cep.udfs.row_program import MatcherKind, RowProgram, Skip

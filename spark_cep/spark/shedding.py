@@ -57,9 +57,9 @@ from spark_cep.udfs.shedding.utility import LEVELS, StreamSheddingSpec, tables_i
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import Shipment
     from spark_cep.shed import Shed
-    from spark_cep.spark.event_query import PreparedPattern
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program, Variable
@@ -408,7 +408,11 @@ class SheddingPlan:
 
 
 def plan_shedding(
-    source: SourceFrame, masked: DataFrame, shipping: PreparedPattern, program: Program, shed: Shed
+    source: SourceFrame,
+    masked: DataFrame,
+    shipping: CompiledEventQuery,
+    program: Program,
+    shed: Shed,
 ) -> SheddingPlan:
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
     ends = [] if shed.rows_per_second is None else _time_bounds(shipping)
@@ -452,7 +456,7 @@ def shed_counts(variables: Sequence[Variable]) -> Column:
 
 
 def learn_from_rows(
-    source: SourceFrame, rows: DataFrame, shipping: PreparedPattern, program: Program, shed: Shed
+    source: SourceFrame, rows: DataFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
 ) -> tuple[SheddingModel, RowSample]:
     """What a sample of candidate rows says, and the sample. Loads are those of a typical machine:
     measured ones would deal the quota to the kinds in another way each time."""
@@ -466,7 +470,7 @@ def learn_from_rows(
 
 
 def _draw_sample(
-    rows: DataFrame, source: SourceFrame, shipping: PreparedPattern, program: Program, shed: Shed
+    rows: DataFrame, source: SourceFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
 ) -> RowSample:
     """Rows of whole stretches of time of some keys, so that rows which may be in one match are
     there together. Which ones is decided by a hash, and so are the rows of a stretch that is
@@ -490,7 +494,7 @@ def _draw_sample(
     return RowSample(drop_null_times(program, found), thinned)
 
 
-def _add_stretch(rows: DataFrame, shipping: PreparedPattern, shed: Shed) -> DataFrame:
+def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:
     """Rows that have an event time, with the hash of their key and stretch."""
     compiled, shipped = shipping.compiled, shipping.shipment.shipped
     order = compiled.orders[0]
@@ -528,7 +532,7 @@ def _count_scores(
     return scores, 0.0 if first is None else (last - first) / 1e6
 
 
-def _time_bounds(shipping: PreparedPattern) -> list[Column]:
+def _time_bounds(shipping: CompiledEventQuery) -> list[Column]:
     order = shipping.compiled.orders[0]
     if order.type.kind not in {"timestamp", "timestamp_ntz"}:
         raise PlanError(
@@ -541,7 +545,7 @@ def _time_bounds(shipping: PreparedPattern) -> list[Column]:
     return [F.min(time).alias("first"), F.max(time).alias("last")]
 
 
-def plain_key_types(shipping: PreparedPattern, rows: DataFrame) -> tuple[Type, ...]:
+def plain_key_types(shipping: CompiledEventQuery, rows: DataFrame) -> tuple[Type, ...]:
     """The types of the keys, if their values may be looked at as they are."""
     if not all(key.plain for key in shipping.keys):
         return ()
@@ -566,7 +570,7 @@ class StreamSheddingPlan:
 def plan_stream_shedding(
     source: SourceFrame,
     masked: tuple[DataFrame, DataFrame | None],
-    shipping: PreparedPattern,
+    shipping: CompiledEventQuery,
     program: Program,
     shed: Shed,
 ) -> StreamSheddingPlan:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import PatternError
 from spark_cep.row_patterns import RowPattern, row_pattern
-from spark_cep.rows.compile import CompilerInput, RowPatternRequest, compile_row_pattern
+from spark_cep.rows.compile import compile_row_pattern
 from spark_cep.udfs.expressions import Call, Constant, Expression
 from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead, VariableSet
 from tests.compiling import COLUMNS, INFOS, FakeShipment
@@ -77,19 +77,12 @@ def compiled(pattern: RowPattern | str, **options: Any) -> Result:
     if isinstance(pattern, str):
         pattern = row_pattern(pattern, options.pop("define", None), options.pop("subset", None))
     shipment = FakeShipment()
-    given = CompilerInput(
-        INFOS,
-        options.pop("typer", None) or LocalTyper(COLUMNS),
-        shipment,
-        options.pop("time_zone", "America/New_York"),
-        ansi=options.pop("ansi", True),
-    )
-    measures = tuple(dict(options.pop("measures", {})).items())
+    options["measures"] = tuple(dict(options.get("measures", {})).items())
     options.setdefault("order_by", "ts")
-    return Result(
-        compile_row_pattern(RowPatternRequest(pattern, measures=measures, **options), given),
-        shipment,
-    )
+    options.setdefault("partition_by", None)
+    options.setdefault("typer", LocalTyper(COLUMNS))
+    options.setdefault("time_zone", "America/New_York")
+    return Result(compile_row_pattern(pattern, INFOS, shipment=shipment, **options), shipment)
 
 
 def problems(pattern: RowPattern | str, **options: Any) -> list[dict[str, Any]]:

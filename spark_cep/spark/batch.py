@@ -1,0 +1,77 @@
+"""Runs a query over a batch: one call of the engine for each bucket of rows.
+
+    shipped rows -> layout -> program -> buckets -> engine -> projection
+
+Lazy: no Spark job runs here, besides those by which the query decides what to do.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_cep.spark.entry import bucket_entry, worker_program
+from spark_cep.spark.metrics import (
+    AnswerObservations,
+    AnswerRecord,
+    keep_record,
+    new_answer_number,
+    observe_answer,
+    observe_lookups,
+    observe_shed,
+)
+from spark_cep.spark.prepare import distribute_rows
+from spark_cep.spark.projection import MatchFrame
+from spark_cep.spark.query import RowObservers
+
+if TYPE_CHECKING:
+    from spark_cep.spark.query import Query
+
+
+def run_batch(query: Query) -> DataFrame:
+    """The matches, in a DataFrame that knows its plan and its metrics."""
+    number = new_answer_number()
+    shipped = query.rows()
+    layout = query.layout(shipped.df)
+    program = query.program(layout.slicing)
+    schema = query.worker_schema(shipped.df.schema)
+    function = bucket_entry(
+        worker_program(program),
+        query.output,
+        to_arrow_schema(schema, timezone="UTC"),
+        query.title(layout, number),
+    )
+
+    def answer() -> tuple[DataFrame, AnswerObservations]:
+        # An observation keeps what it got first, so whoever measures again needs new ones.
+        observations = AnswerObservations(
+            Observation(),
+            Observation() if query.fetches else None,
+            Observation() if query.sheds else None,
+        )
+        rows = shipped
+        if observations.before is not None or observations.shed is not None:
+            # The sample was taken from `shipped`; what is observed is the query's rows only.
+            rows = query.rows(_observers(observations))
+        df = distribute_rows(rows.df, program, layout.buckets, layout.slicing)
+        counted = partial(observe_answer, observation=observations.answer)
+        matches = MatchFrame(df.mapInArrow(function, schema), counted, query.remotes)
+        return query.project(matches, shipped.raw), observations
+
+    matches, observations = answer()
+    plan = query.report(layout, number)
+    recall = query.recall if query.sheds else None
+    record = AnswerRecord(number, plan, observations, layout.buckets, answer, recall)
+    return keep_record(matches, record)
+
+
+def _observers(observations: AnswerObservations) -> RowObservers:
+    lookups = shed = None
+    if observations.before is not None:
+        lookups = partial(observe_lookups, observation=observations.before)
+    if observations.shed is not None:
+        shed = partial(observe_shed, observation=observations.shed)
+    return RowObservers(lookups, shed)
