@@ -9,14 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_cep.events.compile import compile_pattern
+from spark_cep.events.compile import compile_event_query
 from spark_cep.expressions.schema import ColumnInfo
-from spark_cep.expressions.shipment import Shipment
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.events.candidates import CandidateIndex, PositionRanges
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.expressions import Cell, Type
-from spark_cep.udfs.program import Order, Plan, Program
 from spark_cep.udfs.values.vectors import Vector
 from tests.fake_typer import LocalTyper
 from tests.local import _value
@@ -44,32 +42,17 @@ def matched(
     """How many matches there are in rows of k, t and the other columns of `types`."""
     types = {"k": KIND, **types}
     records = [dict(zip(types, row, strict=True)) for row in rows]
-    shipment = Shipment(list(types))
-    compiled = compile_pattern(
+    query = compile_event_query(
         pattern,
         [ColumnInfo(name, type_) for name, type_ in types.items()],
         order_by="t",
         partition_by=None,
         typer=LocalTyper(types, ansi=ansi),
-        shipment=shipment,
         ansi=ansi,
         time_zone="UTC",
     )
+    compiled, program = query.compiled, query.program()
     assert not compiled.after
-    order = compiled.orders[0]
-    program = Program(
-        columns=(),
-        keys=(),
-        orders=(Order(shipment.column(order.expression), order.type),),
-        mask=shipment.special("mask", "mask"),
-        variables=compiled.variables,
-        conditions=compiled.conditions,
-        tree=compiled.tree,
-        branches=compiled.branches,
-        plan=Plan("eager"),
-        window=compiled.window,
-        ansi=ansi,
-    )
     masks = [
         sum(
             1 << v
@@ -84,9 +67,9 @@ def matched(
         else pa.array(
             [record[str(each.column)] for record in records], ARROW[types[str(each.column)]]
         )
-        for each in shipment.shipped
+        for each in query.shipment.shipped
     ]
-    table = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
+    table = pa.Table.from_arrays(arrays, names=list(program.columns))
     step = advance_events(program, EventState(), table)
     return sum(len(found) for found in step.matches), step.metrics
 

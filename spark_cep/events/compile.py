@@ -261,7 +261,7 @@ def _branches(work: _Compilation) -> tuple[Tree | None, tuple[Branch, ...]]:
 def _without_keys(
     work: _Compilation, rules: MatchSemantics
 ) -> tuple[tuple[str, ...], list[Conjunct]]:
-    """The inferred keys, and the conjuncts that they do not make needless."""
+    """The inferred keys, and the conjuncts that they do not imply."""
     found = [(conjunct, equality_of(conjunct)) for conjunct in work.conjuncts]
     keys = infer_keys([each for _, each in found if each is not None], rules)
     return keys, [c for c, each in found if each is None or each.text not in keys]

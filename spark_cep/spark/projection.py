@@ -112,8 +112,8 @@ def _drop_hidden_fields(
 def _add_lookups(
     found: MatchFrame, answer: AnswerShape, named: Sequence[Column], after: Sequence[str]
 ) -> DataFrame:
-    """The matches with what measures look up. The closing rows pass the lookups, which add their
-    own counts to them; where a variable has the counts' name, they go before."""
+    """The matches with what measures look up. The rows of counts pass through the lookups, which
+    add their own; where a variable has the name of their column, they are taken out before."""
     spelled = found.df.select(*named).columns
     if METRICS_COLUMN in {name.casefold() for name in spelled}:
         rows = found.counted(found.df).select(*named)
@@ -267,7 +267,7 @@ def project_rows(
     ]
     kept = [each.alias(f"__cep_{place}") for place, each in enumerate(payload)]
     if answer.sought:
-        # Closing rows pass the lookups, which add their own counts to them.
+        # The rows of counts pass through the lookups, which add their own.
         decoded = add_lookups(
             found.df.select(*kept, *readings, F.col(METRICS_COLUMN)),
             answer.sought,

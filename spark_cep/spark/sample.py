@@ -1,13 +1,8 @@
-"""A look at the first rows of the input: which variables are rare, what conditions keep.
+"""Reads the first rows of an input as a sample, and keeps it with the DataFrame.
 
-The input's first rows are taken before any filter, so even a pattern that nothing meets asks for
-no more than these. Over files and tables Spark then reads no more; behind a sort or an aggregate
-it may have to read all of the input to have them. They decide how fast the answer comes, never
-what it is. A user who knows better gives `statistics=` with rates or a plan with its order, and
-no sample is taken; `spark.cep.sample` set to "off" does without.
-
-The rows come as the engine would get them, the payload left out, and are kept with the DataFrame:
-the same pattern asked again reads nothing.
+The first rows of the input are taken before any filter, so even a pattern that nothing matches
+reads no more of it. Over files and tables Spark then reads no further; behind a sort or an
+aggregate it may have to read all of the input to get them.
 """
 
 from __future__ import annotations
@@ -31,11 +26,12 @@ _ATTRIBUTE = "_spark_cep_samples"
 def take_sample(
     df: DataFrame, key: Hashable | None, rows: Callable[[], DataFrame], program: Program
 ) -> Sample | NoSample:
-    """A sample, if Spark can compute those rows. Where it cannot, the error is one of the query's
-    action, if that meets the row at all, and is none of the call's, which is lazy.
+    """A sample, if Spark can compute the rows. Where it fails, the call goes on without one: it is
+    lazy, and the action may never read the row that fails.
 
-    `rows()` are the needed columns of the input's first rows. `key` says what they are made of:
-    a sample is kept with `df` under it; None: it cannot be told.
+    `rows` gives the needed columns of the input's first rows. `key` identifies what they are made
+    of: the sample is kept with `df` under it, so that the same pattern reads nothing again. None:
+    two samples cannot be compared.
     """
     kept: dict[Any, Sample] = df.__dict__.setdefault(_ATTRIBUTE, {})
     if key is not None and key in kept:

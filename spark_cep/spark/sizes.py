@@ -1,7 +1,6 @@
-"""How many buckets the keys are dealt to, and Spark's facts that decide it.
+"""What Spark knows of a DataFrame without running it: the size of its rows, the text of its plan.
 
-One bucket is one Spark partition and one call of the engine: too many and calls cost more than
-matching, too few and cores idle or a worker's memory fills.
+Classic sessions are asked through the JVM, Connect sessions through what the client offers.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from spark_cep.planner.layout import InputSize
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# A cluster that does not say how many cores it has.
+# For a cluster that does not say how many cores it has.
 UNKNOWN_CORES = 8
 
 # Spark's estimate where it knows nothing (spark.sql.defaultSizeInBytes) is about this.
@@ -44,17 +43,17 @@ def count_cores(session: SparkSession) -> int:
 
 
 def plan_text(df: DataFrame, mode: str = "simple") -> str:
-    """What `df.explain(mode)` would print, in classic and Connect sessions. Spark explains few
-    streams before they run, so of a stream it is the query as it was written."""
+    """What `df.explain(mode)` would print. Spark explains few streams before they run, so a stream
+    gives its analyzed plan."""
     untyped: Any = df
     if df.isStreaming:
-        return _written_plan_text(untyped)
+        return _analyzed_plan_text(untyped)
     if not hasattr(untyped, "_jdf"):
         return str(untyped._explain_string(mode=mode))
     return str(untyped._sc._jvm.PythonSQLUtils.explainString(untyped._jdf.queryExecution(), mode))
 
 
-def _written_plan_text(df: Any) -> str:
+def _analyzed_plan_text(df: Any) -> str:
     if hasattr(df, "_jdf"):
         return str(df._jdf.queryExecution().analyzed().toString())
     return str(df._plan.to_proto(df.sparkSession.client))
@@ -74,7 +73,8 @@ def parse_bytes(plan: str) -> int | None:
 
 
 def _try_estimate_bytes(df: DataFrame) -> int | None:
-    """Spark's optimizer evaluates what is constant, and small local data; that may fail."""
+    """The estimate, or None where Spark fails: its optimizer evaluates constants and small local
+    data."""
     try:
         return _estimate_bytes(df)
     except Exception as problem:
@@ -84,8 +84,8 @@ def _try_estimate_bytes(df: DataFrame) -> int | None:
 
 
 def is_spark_error(problem: Exception) -> bool:
-    """Whether the error is one of Spark's about the query's rows: the action's to raise, if it
-    meets them. Told by name, as a Connect client need not have py4j."""
+    """Whether Spark failed on the rows of the query. Such an error is left to the user's action,
+    which may never read these rows. Compared by name, as a Connect client need not have py4j."""
     names = {each.__name__ for each in type(problem).__mro__}
     return bool(names & {"PySparkException", "Py4JJavaError"}) and "AnalysisException" not in names
 

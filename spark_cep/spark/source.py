@@ -1,4 +1,4 @@
-"""The input, and what its session says about reading it."""
+"""The input DataFrame, its columns as the compiler knows them, and the settings of its session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SourceFrame:
 
 
 def read_source(df: DataFrame) -> SourceFrame:
-    """Refuses what cannot be matched: columns that no name tells apart."""
+    """Refuses two columns of one name, which no pattern could tell apart."""
     schema = df.schema
     case_sensitive = is_setting_on(df, "spark.sql.caseSensitive", "false")
     folded = schema.names if case_sensitive else [name.casefold() for name in schema.names]
@@ -53,5 +53,5 @@ def read_source(df: DataFrame) -> SourceFrame:
 
 
 def is_setting_on(df: DataFrame, name: str, default: str) -> bool:
-    """A switch of the session, in any spelling that Spark takes."""
+    """A boolean setting of the session, in any spelling that Spark takes."""
     return str(df.sparkSession.conf.get(name, default)).strip().lower() == "true"

@@ -25,7 +25,7 @@ def check_watermark(time: StructField | None, order_by: str) -> None:
     """`time`: the first order column as it is shipped; `order_by`: what the user calls it."""
     if time is None:
         raise PatternError(
-            "a stream has no order but that of its event times, and the pattern has no order_by",
+            "a stream is ordered by its event time, and the pattern has no order_by",
             hint="order_by a TIMESTAMP column that has a watermark",
         )
     order_by = strip_quotes(order_by)
@@ -38,8 +38,8 @@ def check_watermark(time: StructField | None, order_by: str) -> None:
     if _WATERMARK not in (time.metadata or {}):
         name = order_by if order_by.isidentifier() else "ts"
         raise PatternError(
-            f"the stream has no watermark on {order_by!r}, so nothing would ever be certain",
-            hint=f'df.withWatermark("{name}", "10 seconds") says how late rows may come; '
+            f"the stream has no watermark on {order_by!r}, so no match would ever be final",
+            hint=f'df.withWatermark("{name}", "10 seconds") says how late rows may arrive; '
             "order_by that column itself, not an expression over it",
         )
 
@@ -47,30 +47,30 @@ def check_watermark(time: StructField | None, order_by: str) -> None:
 def check_bounded(window: Window | None, limits: Limits) -> None:
     if window is None and limits.rows is None:
         raise PatternError(
-            "without WITHIN the stream would have to keep every row for ever",
-            hint='give the pattern a window, .within("10 minutes"), or bound what a partition key '
-            "may hold: limits=cep.Limits(rows=100_000) ends the query where one has more",
+            "without WITHIN the stream would have to keep every row forever",
+            hint='give the pattern a window, .within("10 minutes"), or limit the rows of a '
+            "partition key: limits=cep.Limits(rows=100_000) ends the query where one has more",
         )
 
 
 def check_consumption(compiled: CompiledPattern) -> None:
-    """Which matches consume their events hangs on all that a window may still bring."""
+    """Refuses a pattern of which every match depends on rows that may still arrive."""
     if compiled.window is None and compiled.consumption == "consume" and compiled.strategy != "any":
         raise PatternError(
-            "on a stream this pattern would never be certain: it consumes events, takes the next "
-            "row that fits, and has no WITHIN after which no row fits any more",
+            "on a stream no match of this pattern would ever be final: it consumes events, takes "
+            "the next row that fits, and has no WITHIN after which no row fits any more",
             hint='give it a window, .within("10 minutes"), or let events be reused',
         )
 
 
 def check_decidable(why_not: str | None, limits: Limits) -> None:
-    """`why_not`: why a search of a row pattern may wait for ever."""
+    """`why_not`: why a search of a row pattern may never end."""
     if why_not is None or (limits.rows is not None and not why_not.startswith("$")):
         return
     if why_not.startswith("$"):
         raise PatternError(why_not, hint="leave out the anchor, or match in batches")
     raise PatternError(
-        f"on a stream a search could wait for ever: {why_not}",
+        f"on a stream a search could wait forever: {why_not}",
         hint='bound it: .within("10 minutes"), a quantifier with an end such as b{1,100}, or '
         "limits=cep.Limits(rows=100_000), which ends the query where a partition key has more",
     )
@@ -80,7 +80,7 @@ def prepare_session(df: DataFrame) -> None:
     """Sets the state store that Spark's stateful Python operator needs."""
     if find_spec("google.protobuf") is None:
         raise PlanError(
-            "patterns on streams need the package protobuf, which Spark talks to its state with",
+            "patterns on streams need the package protobuf, which Spark needs to read their state",
             hint="pip install 'spark-cep[streaming]' on the driver and the workers",
         )
     conf: Any = df.sparkSession.conf
@@ -91,7 +91,7 @@ def prepare_session(df: DataFrame) -> None:
     except Exception as problem:
         raise CepError(
             "patterns on streams need Spark's RocksDB state store, and this session does not "
-            f"allow to choose it: {problem}",
+            f"allow to set it: {problem}",
             hint=f"start the session with {_PROVIDER}={_ROCKS_DB}",
         ) from None
 

@@ -282,7 +282,7 @@ def test_who_wrote_sql_is_answered_in_sql(spark: SparkSession, ticks: DataFrame)
     with pytest.raises(cep.PatternError, match=r"two columns called 'k'.*\n  at line 3, column 49"):
         sql(spark, clash.replace("AS n", "AS k"))
     stream = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS p")
-    with pytest.raises(cep.PatternError, match="a search could wait for ever") as caught:
+    with pytest.raises(cep.PatternError, match="a search could wait forever") as caught:
         sql(spark, f"SELECT * FROM {{df}} {RISES}", df=stream)
     assert "bound it: WITHIN INTERVAL '10' MINUTES" in str(caught.value.hint)
     assert "/*+ rows(100000) */" in str(caught.value.hint)

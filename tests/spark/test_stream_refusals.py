@@ -48,7 +48,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         (PAIR.within(5), {"order_by": "u"}, "'u' is BIGINT"),
         (PAIR, {"order_by": "other"}, "no watermark on 'other'"),
         (PAIR, {"order_by": "ts + INTERVAL 1 SECOND"}, "no watermark on"),
-        (seq("a", "b"), {"order_by": "ts"}, "keep every row for ever"),
+        (seq("a", "b"), {"order_by": "ts"}, "keep every row forever"),
         (FALL, {"order_by": ["x", "ts"], "measures": LAST_X}, "'x' is BIGINT"),
         (FALL, {"measures": LAST_X}, "has no order_by"),
         (
@@ -102,7 +102,7 @@ def test_a_session_that_does_not_let_the_state_store_be_chosen_is_told_what_to_s
     class Frame:
         sparkSession = Session()
 
-    with pytest.raises(cep.CepError, match=r"does not allow to choose it: .* cannot be") as refused:
+    with pytest.raises(cep.CepError, match=r"does not allow to set it: .* cannot be") as refused:
         prepare_session(Frame())  # type: ignore[arg-type]
     assert "RocksDBStateStoreProvider" in (refused.value.hint or "")
 
