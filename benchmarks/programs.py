@@ -1,9 +1,9 @@
 """Programs and their rows without Spark: what the planner and the engine get, from numpy columns.
 
 The compiler and the engine are the real ones. What Spark does before them (candidate masks,
-hoisted expressions, dropping rows that can be nothing, canonical keys) numpy does here, over
-whole columns, so a million rows are ready in a fraction of a second. It knows plain arithmetic,
-comparisons and boolean logic over columns without NULL: the texts of benchmarks, no more.
+hoisted expressions, dropping rows that match nothing, canonical keys) numpy does here, over whole
+columns, so a million rows are ready in a fraction of a second. It knows plain arithmetic,
+comparisons and boolean logic over columns without NULL, which is what benchmarks use.
 
 An expression's type is the type of its value over no rows, so one evaluator does both.
 """

@@ -1,5 +1,5 @@
-"""Compiling patterns without Spark, for tests: columns of every type, a shipment that lists what
-it was asked for, and expressions written short."""
+"""Compiles patterns without Spark, for tests: columns of every type, a shipment that lists the
+requested columns, and expressions in a short notation."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """The pipeline without Spark: a case is compiled and shipped to the engine in this process.
 
 What Spark does in the product is done here row by row with the reference's evaluator: the
-candidate mask, the shipped columns with their guards, filtering rows that can be nothing, cutting
+candidate mask, the shipped columns with their guards, filtering rows that match nothing, cutting
 time into slices. The compiler, the engine and everything below are the real ones.
 
 A `Setting` is all that must not matter to the answer: the plan, the size of blocks, slices, the
-split into advances, whether rows that can be nothing are shipped.
+split into advances, whether rows that match nothing are shipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compiling row patterns without Spark, for tests, and expressions written short."""
+"""Compiles row patterns without Spark, for tests, and writes expressions in a short notation."""
 
 from __future__ import annotations
 
