@@ -375,10 +375,10 @@ def test_words_of_a_user_function_beside_nothing_but_null() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda x: x[:1], r"f gave 1 values for 2 rows"),
-        (lambda x: 5, r"f gave int for 2 rows"),
-        (lambda x: ["a", "b"], r"f gave values that are not int"),
-        (lambda x: [1.5, 2.5], r"f gave values that are not int"),
+        (lambda x: x[:1], r"f returned 1 values for 2 rows"),
+        (lambda x: 5, r"f returned int for 2 rows"),
+        (lambda x: ["a", "b"], r"f returned values that are not int"),
+        (lambda x: [1.5, 2.5], r"f returned values that are not int"),
     ],
 )
 def test_a_wrong_answer_names_the_user_function(answer: Any, message: str) -> None:

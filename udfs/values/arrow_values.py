@@ -1,11 +1,9 @@
 """One Arrow column as numpy values and a validity mask.
 
-Always holds: nothing is rounded and nothing passes through pandas, because int64 beside NULL
-would become float there. Values are exactly the Arrow buffers where the layouts agree: what lies
-under a NULL is arbitrary, and nobody may read a meaning into it.
-
-Decimals become unscaled integers: int64 up to 18 digits, Python ints in an object array above.
-Dates are days, timestamps and durations microseconds, all int64.
+Always holds: nothing is rounded and nothing passes through pandas, where int64 with NULL would
+become float. Values are the Arrow buffers themselves where the layouts agree, so values under a
+NULL are arbitrary and must not be read. Decimals become unscaled integers: int64 up to 18 digits,
+Python ints in an object array above. Dates are days, timestamps and durations microseconds.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _FIXED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], TypeKind], ...] = (
     (pa.types.is_null, "null"),
 )
 
-# Decimals of up to so many digits fit into int64.
+# Decimals of up to this many digits fit into int64.
 INT64_DIGITS = 18
 
 
@@ -39,8 +37,10 @@ def is_plain(type_: pa.DataType) -> bool:
 
 
 def plain_type(type_: pa.DataType) -> Type:
-    """The SQL type that a plain Arrow type carries, "other" for the rest. A time of day is an
-    integer, and so are the carriers of year-month intervals."""
+    """The SQL type of a plain Arrow type, "other" for any other.
+
+    A time of day is an integer, and so is the representation of year-month intervals.
+    """
     if pa.types.is_decimal(type_):
         return Type("decimal", precision=type_.precision, scale=type_.scale)
     if pa.types.is_timestamp(type_):
@@ -53,10 +53,12 @@ def plain_type(type_: pa.DataType) -> Type:
 
 
 def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """The column as one array, decoded if it came as a dictionary; no copy if it is one chunk."""
+    """The column as one array, decoded if it is a dictionary; no copy if it is one chunk."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # older pyarrow keeps what overflows one chunk
+        if isinstance(
+            column, pa.ChunkedArray
+        ):  # older pyarrow keeps chunks that overflow one array
             column = pa.concat_arrays(column.chunks)
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
@@ -64,7 +66,7 @@ def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def validity(array: pa.Array) -> Array | None:
-    """True where there is a value; None if there is one everywhere."""
+    """True where there is a value; None if there is no NULL."""
     if array.null_count == 0:
         return None
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False))

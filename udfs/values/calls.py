@@ -1,9 +1,4 @@
-"""Calling a user's function: vectors become pandas Series, its answer a vector again.
-
-Series look as in a pandas UDF: strings and decimals as objects, integers beside NULL as float
-(as objects where float would round them), timestamps as datetime64[us], lists as numpy arrays.
-NaN and None in the answer are NULL, also as there.
-"""
+"""Calls in expressions: user functions, membership in arrays, values of remote sources."""
 
 from __future__ import annotations
 
@@ -27,6 +22,72 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import EventColumns
 
 
+CellSource = Callable[[Cell], Vector]
+ArgumentSource = Callable[["Expression"], Vector]
+
+
+# ---- user functions ------------------------------------------------------------------------------
+
+
+def call_function(node: UserCall, arguments: list[Vector], columns: EventColumns) -> Vector:
+    """Calls a user's function with pandas Series and reads its result as a vector.
+
+    Series are as in a pandas UDF: strings and decimals as objects, integers with NULL as float (as
+    objects where float would round them), timestamps as datetime64[us], lists as numpy arrays. NaN
+    and None in the result are NULL, also as there.
+    """
+    shape = np.broadcast_shapes(*(vector.values.shape for vector in arguments))
+    series = [
+        _to_series(argument, _flatten_vector(vector, shape), columns)
+        for argument, vector in zip(node.arguments, arguments, strict=True)
+    ]
+    array = _convert_result(node, node.function(*series), int(np.prod(shape)))
+    valid = validity(array)
+    if node.type.kind in ("string", "binary"):
+        values = np.asarray(array.fill_null("" if node.type.kind == "string" else b""), object)
+    else:
+        values = plain_values(array).astype(dtype_of(node.type), copy=False)
+    return _reshape_vector(Vector(values, valid), shape)
+
+
+def _convert_result(node: UserCall, result: Any, length: int) -> pa.Array:
+    if np.ndim(result) != 1 or len(result) != length:
+        given = type(result).__name__ if np.ndim(result) != 1 else f"{len(result)} values"
+        raise CepError(
+            f"{node.name} returned {given} for {length} rows",
+            hint="return one value for each row of the arguments, as a pandas Series or an array",
+        )
+    try:
+        if isinstance(result, pa.Array | pa.ChunkedArray):
+            return to_single_array(result).cast(arrow_type(node.type))
+        if node.type.kind == "int":
+            # Converted in two steps: in one, Python floats in a list would lose their fraction.
+            return to_single_array(pa.array(result, from_pandas=True)).cast(arrow_type(node.type))
+        return to_single_array(pa.array(result, arrow_type(node.type), from_pandas=True))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CepError(
+            f"{node.name} returned values that are not {node.type.kind}: {error}",
+            hint="declare the type that the function returns, or convert its result",
+        ) from error
+
+
+def _to_series(argument: Expression, vector: Vector, columns: EventColumns) -> Any:
+    """The argument as a pandas Series."""
+    array = vector_to_arrow(argument, vector, columns)
+    if argument.type.kind == "int" and array.null_count and _would_round(vector):
+        return pd.Series(array.to_pylist(), dtype=object)
+    return array.to_pandas()
+
+
+def _would_round(vector: Vector) -> bool:
+    """Whether float64, which pandas uses for integers with NULL, would round a value."""
+    values = vector.values if vector.valid is None else vector.values[vector.valid]
+    return bool(values.size and max(int(values.max()), -int(values.min())) > _EXACT_DOUBLE)
+
+
+# ---- vectors as Arrow arrays ---------------------------------------------------------------------
+
+
 _EXACT_DOUBLE = 1 << 53
 _LOW_WORD = (1 << 64) - 1
 _ARROW_TYPES: dict[str, pa.DataType] = {
@@ -42,21 +103,6 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 }
 
 
-def call_function(node: UserCall, arguments: list[Vector], columns: EventColumns) -> Vector:
-    shape = np.broadcast_shapes(*(vector.values.shape for vector in arguments))
-    series = [
-        _to_series(argument, _flatten_argument(vector, shape), columns)
-        for argument, vector in zip(node.arguments, arguments, strict=True)
-    ]
-    array = _convert_result(node, node.function(*series), int(np.prod(shape)))
-    valid = validity(array)
-    if node.type.kind in ("string", "binary"):
-        values = np.asarray(array.fill_null("" if node.type.kind == "string" else b""), object)
-        return Vector(values.reshape(shape), _reshape_mask(valid, shape))
-    values = plain_values(array).astype(dtype_of(node.type), copy=False)
-    return Vector(values.reshape(shape), _reshape_mask(valid, shape))
-
-
 def arrow_type(type_: Type) -> pa.DataType:
     """The Arrow type of a SQL type that the engine can compute with."""
     if type_.kind == "int":
@@ -68,53 +114,14 @@ def arrow_type(type_: Type) -> pa.DataType:
     return _ARROW_TYPES[type_.kind]
 
 
-def _convert_result(node: UserCall, answer: Any, length: int) -> pa.Array:
-    if np.ndim(answer) != 1 or len(answer) != length:
-        given = type(answer).__name__ if np.ndim(answer) != 1 else f"{len(answer)} values"
-        raise CepError(
-            f"{node.name} gave {given} for {length} rows",
-            hint="return one value for each row of the arguments, as a pandas Series or an array",
-        )
-    try:
-        if isinstance(answer, pa.Array | pa.ChunkedArray):
-            return to_single_array(answer).cast(arrow_type(node.type))
-        if node.type.kind == "int":
-            # Converted in two steps: in one, Python floats in a list would lose their fraction.
-            return to_single_array(pa.array(answer, from_pandas=True)).cast(arrow_type(node.type))
-        return to_single_array(pa.array(answer, arrow_type(node.type), from_pandas=True))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise CepError(
-            f"{node.name} gave values that are not {node.type.kind}: {error}",
-            hint="declare the type that the function returns, or convert its result",
-        ) from error
-
-
-def _flatten_argument(vector: Vector, shape: tuple[int, ...]) -> Vector:
-    values = np.broadcast_to(vector.values, shape).ravel()
-    valid = None if vector.valid is None else np.broadcast_to(vector.valid, shape).ravel()
-    return Vector(values, valid, vector.nan_free)
-
-
-def _reshape_mask(valid: Array | None, shape: tuple[int, ...]) -> Array | None:
-    return None if valid is None else valid.reshape(shape)
-
-
-def _to_series(argument: Expression, vector: Vector, columns: EventColumns) -> Any:
-    """The argument as a pandas Series."""
-    array = vector_to_arrow(argument, vector, columns)
-    if argument.type.kind == "int" and array.null_count and _would_round(vector):
-        return pd.Series(array.to_pylist(), dtype=object)
-    return array.to_pandas()
-
-
 def vector_to_arrow(argument: Expression, vector: Vector, columns: EventColumns) -> pa.Array:
-    """The values of an expression, one-dimensional, as an Arrow array of its type."""
+    """The one-dimensional values of an expression as an Arrow array of its type."""
     type_, values = argument.type, vector.values
     missing = None if vector.valid is None else ~vector.valid
     if type_.kind == "other":
         if not isinstance(argument, Cell) or argument.column is None:
             raise CepError(
-                "a user function takes a value of this type only straight from a column",
+                "a user function takes a value of this type only directly from a column",
                 hint="compute it on one variable, where Spark does, or inside the function",
             )
         return columns.shipped(argument.column, values, missing)
@@ -147,22 +154,22 @@ def _to_decimals(values: Array, missing: Array | None, type_: Type) -> pa.Array:
     return pc.if_else(pa.array(missing), pa.scalar(None, array.type), array)
 
 
-def _would_round(vector: Vector) -> bool:
-    """Whether float64, which pandas takes for integers beside NULL, would round one."""
-    values = vector.values if vector.valid is None else vector.values[vector.valid]
-    return bool(values.size and max(int(values.max()), -int(values.min())) > _EXACT_DOUBLE)
+def _flatten_vector(vector: Vector, shape: tuple[int, ...]) -> Vector:
+    values = np.broadcast_to(vector.values, shape).ravel()
+    valid = None if vector.valid is None else np.broadcast_to(vector.valid, shape).ravel()
+    return Vector(values, valid, vector.nan_free)
 
 
-# --------------------------------------------------------------------------------------------------
-# Whether arrays of rows contain a value, as array_contains says it, for many rows at once.
-#
-# Each array is opened once however often its row is asked for: its elements and the values get
-# codes of one dictionary, and a pair is found by one search in the sorted (row, code) numbers.
-# --------------------------------------------------------------------------------------------------
+def _reshape_vector(vector: Vector, shape: tuple[int, ...]) -> Vector:
+    valid = None if vector.valid is None else vector.valid.reshape(shape)
+    return Vector(vector.values.reshape(shape), valid, vector.nan_free)
+
+
+# ---- membership in arrays ------------------------------------------------------------------------
 
 
 def contains_by_row(columns: EventColumns, column: int, rows: Vector, values: pa.Array) -> Vector:
-    """For each pair of a row, whose `column` has an array, and a value. `rows` are positions."""
+    """Whether the array in `column` of each row contains the value paired with it."""
     distinct, place = np.unique(rows.values, return_inverse=True)
     missing = None if rows.valid is None else ~rows.valid
     arrays = columns.shipped(column, distinct, None)
@@ -174,19 +181,23 @@ def contains_by_row(columns: EventColumns, column: int, rows: Vector, values: pa
 
 
 def contains_values(arrays: pa.Array, place: Array, values: pa.Array) -> Vector:
-    """Whether `arrays[place[i]]` contains `values[i]`: NULL where either is NULL, and where the
-    value is not found beside a NULL."""
+    """Whether `arrays[place[i]]` contains `values[i]`, with the meaning of array_contains.
+
+    NULL where either is NULL, and where the value is missing from an array that contains NULL. Each
+    array is read once, however many pairs it is in: its elements and the values get codes of one
+    dictionary, and a pair is found by one search in the sorted (row, code) numbers.
+    """
     lists = to_single_array(arrays)
     elements, owners = pc.list_flatten(lists), np.asarray(pc.list_parent_indices(lists))
-    codes, wanted = _encode_together(elements, values)
-    width = int(max(codes.max(initial=0), wanted.max(initial=0))) + 2
+    codes, sought = _encode_together(elements, values)
+    width = int(max(codes.max(initial=0), sought.max(initial=0))) + 2
     known = np.unique(owners * width + codes + 1)
-    asked = place * width + wanted + 1
-    at = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
-    found = known[at] == asked if len(known) else np.zeros(len(asked), np.bool_)
+    pairs = place * width + sought + 1
+    at = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
+    found = known[at] == pairs if len(known) else np.zeros(len(pairs), np.bool_)
     has_null = np.zeros(len(lists), np.bool_)
     has_null[owners[codes < 0]] = True
-    is_null = np.asarray(lists.is_null())[place] | (wanted < 0) | (has_null[place] & ~found)
+    is_null = np.asarray(lists.is_null())[place] | (sought < 0) | (has_null[place] & ~found)
     return Vector(found, ~is_null if is_null.any() else None)
 
 
@@ -200,19 +211,10 @@ def _encode_together(elements: pa.Array, values: pa.Array) -> tuple[Array, Array
     return codes[: len(elements)], codes[len(elements) :]
 
 
-# --------------------------------------------------------------------------------------------------
-# Looked-up values in expressions: keys become ids, ids become vectors.
-#
-# Where a key is columns of one row, the ids of all rows are known once for an advance and then
-# gathered like any column; other keys are computed, and their distinct ones given ids, each time.
-# Whoever evaluates waits for values that are not there yet; a walk that would rather not asks
-# first (`joining/postponed.py`).
-# --------------------------------------------------------------------------------------------------
+# ---- remote values -------------------------------------------------------------------------------
 
 
-CellSource = Callable[[Cell], Vector]
-ArgumentSource = Callable[["Expression"], Vector]
-# Readings that give one of the list's own rows.
+# Readings that give a single row of the list.
 _ROW_READINGS = frozenset({"each", "prev", "first", "last"})
 
 
@@ -223,26 +225,40 @@ def identify_keys(
     columns: EventColumns,
     tally: ErrorTally,
 ) -> Array:
-    """The id of each element's key, -1 where it is NULL. `value` evaluates arguments."""
+    """The id of each element's key, -1 where the key is NULL. `value` evaluates arguments.
+
+    Where the key is columns of one row, the ids of all rows are computed once for an advance and
+    then gathered like a column. Other keys are computed each time, and their distinct ones get ids.
+    """
     lookup = tally.lookups[node.remote]
     cell = _key_cell(node)
     if cell is not None:
         keys = [argument.column for argument in node.arguments if isinstance(argument, Cell)]
-        column = columns.identified(lookup, tuple(key for key in keys if key is not None))
+        column = columns.key_id_column(lookup, tuple(key for key in keys if key is not None))
         found = read(Cell(cell.variable, column, BIGINT, cell.reading))
         return found.values if found.valid is None else np.where(found.valid, found.values, -1)
     vectors = [value(argument) for argument in node.arguments]
     shape = np.broadcast_shapes(*(vector.values.shape for vector in vectors))
-    keys_ = [
-        vector_to_arrow(argument, _flatten_keys(vector, shape), columns)
+    key_arrays = [
+        vector_to_arrow(argument, _flatten_vector(vector, shape), columns)
         for argument, vector in zip(node.arguments, vectors, strict=True)
     ]
-    return lookup.ids(keys_).reshape(shape)
+    return lookup.ids(key_arrays).reshape(shape)
+
+
+def _key_cell(node: RemoteCall) -> Cell | None:
+    """A cell of the row whose columns make up the key, if they are all of one row."""
+    cells = [argument for argument in node.arguments if isinstance(argument, Cell)]
+    if len(cells) < len(node.arguments) or any(cell.column is None for cell in cells):
+        return None
+    rows = {(cell.variable, cell.reading) for cell in cells}
+    return cells[0] if len(rows) == 1 and cells[0].reading in _ROW_READINGS else None
 
 
 def read_remote_value(
     node: RemoteCall, ids: Array, columns: EventColumns, tally: ErrorTally
 ) -> Vector:
+    """The looked-up values. Waits for those that have not arrived; a walk fetches them before."""
     lookup = tally.lookups[node.remote]
     lookup.wait(ids)
     return lookup.vector(ids, node.path, node.type, columns)
@@ -251,7 +267,7 @@ def read_remote_value(
 def check_remote_member(
     node: Member, ids: Array, value: Vector, columns: EventColumns, tally: ErrorTally
 ) -> Vector:
-    """Membership in looked-up arrays; value and ids have shapes that broadcast."""
+    """Membership in looked-up arrays; the shapes of value and ids broadcast."""
     assert isinstance(node.array, RemoteCall)
     lookup = tally.lookups[node.array.remote]
     lookup.wait(ids)
@@ -261,31 +277,11 @@ def check_remote_member(
 def check_column_member(
     node: Member, array: Vector, value: Vector, columns: EventColumns
 ) -> Vector:
-    """Membership in arrays that came with the rows."""
+    """Membership in arrays of a shipped column."""
     assert isinstance(node.array, Cell)
     if node.array.column is None:
-        raise CepError("an array has to be a column of the row")
+        raise CepError("the array of a membership test must be a column of the row")
     shape = np.broadcast_shapes(array.values.shape, value.values.shape)
-    values = vector_to_arrow(node.value, _flatten_keys(value, shape), columns)
-    rows = _flatten_keys(array, shape)
+    values = vector_to_arrow(node.value, _flatten_vector(value, shape), columns)
+    rows = _flatten_vector(array, shape)
     return _reshape_vector(contains_by_row(columns, node.array.column, rows, values), shape)
-
-
-def _key_cell(node: RemoteCall) -> Cell | None:
-    """The cell that stands for the row whose columns are the key, if they are of one row."""
-    cells = [argument for argument in node.arguments if isinstance(argument, Cell)]
-    if len(cells) < len(node.arguments) or any(cell.column is None for cell in cells):
-        return None
-    rows = {(cell.variable, cell.reading) for cell in cells}
-    return cells[0] if len(rows) == 1 and cells[0].reading in _ROW_READINGS else None
-
-
-def _flatten_keys(vector: Vector, shape: tuple[int, ...]) -> Vector:
-    values = np.broadcast_to(vector.values, shape).ravel()
-    valid = None if vector.valid is None else np.broadcast_to(vector.valid, shape).ravel()
-    return Vector(values, valid, vector.nan_free)
-
-
-def _reshape_vector(vector: Vector, shape: tuple[int, ...]) -> Vector:
-    valid = None if vector.valid is None else vector.valid.reshape(shape)
-    return Vector(vector.values.reshape(shape), valid, vector.nan_free)

@@ -1,9 +1,8 @@
 """Evaluates cross-variable expressions over vectors, with Spark SQL's meaning.
 
-Always holds: the result has the shape that all operands broadcast to; nothing is raised for the
-data's sake (see tally.py). One walk of the tree evaluates each node over all elements, branches
-not taken included: their errors do not count, and a vectorized CASE costs less than splitting
-the rows.
+Always holds: the result has the shape that all operands broadcast to; data never raises an error
+(see `tally.py`). One walk of the tree evaluates each node over all elements, branches not taken
+included: their errors do not count, and a vectorized CASE costs less than splitting the rows.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from spark_cep.udfs.expressions import (
     UserCall,
 )
 from spark_cep.udfs.values.calls import (
+    CellSource,
     call_function,
     check_column_member,
     check_remote_member,
@@ -68,14 +68,13 @@ __all__ = [
     "fold_list",
 ]
 
-CellSource = Callable[[Cell], Vector]
 _T = TypeVar("_T")
 
 
 def evaluate_expression(
     expression: Expression, read: CellSource, columns: EventColumns, tally: ErrorTally
 ) -> Vector:
-    """The expression's value over whatever shapes `read` gives."""
+    """The value of an expression; its shape is that to which the vectors of `read` broadcast."""
     with np.errstate(all="ignore"):
         vector = _Evaluator(read, columns, tally).value(expression, all_active)
     if vector.valid is None or vector.valid.shape == vector.values.shape:
@@ -91,16 +90,18 @@ def evaluate_expression(
 def find_key_ids(
     node: RemoteCall, read: CellSource, columns: EventColumns, tally: ErrorTally
 ) -> Array:
-    """What a remote source knows the keys of a call by, wherever they will be asked for. A key
-    that fails is none; it counts when the condition itself is evaluated."""
-    with np.errstate(all="ignore"), tally.unnoticed():
+    """The ids of a call's keys in its remote source, for every element.
+
+    A key whose evaluation fails has none; the error counts when the condition itself is evaluated.
+    """
+    with np.errstate(all="ignore"), tally.uncounted():
         return _Evaluator(read, columns, tally).ids(node, all_active)
 
 
 def condition_holds(
     expression: Expression, read: CellSource, columns: EventColumns, tally: ErrorTally
 ) -> Array:
-    """Where a condition is TRUE, which is neither FALSE nor NULL."""
+    """Where a condition is TRUE, not FALSE or NULL."""
     return tally.without_failed(is_true(evaluate_expression(expression, read, columns, tally)))
 
 
@@ -140,10 +141,10 @@ class _Evaluator:
             types_ = tuple(argument.type for argument in node.arguments)
             operation = Operation(node.name, node.type, types_, self._tally, active)
             return _COMPUTE[node.name](operation, *arguments)
-        raise CepError(f"the engine does not know the operation {node.name}")
+        raise CepError(f"the engine does not have the operation {node.name}")
 
     def ids(self, node: RemoteCall, active: ActiveElements) -> Array:
-        """What remote keys are known by."""
+        """The ids of the keys of a remote call."""
         value = lambda argument: self.value(argument, active)  # noqa: E731
         return identify_keys(node, self._read, value, self._columns, self._tally)
 
@@ -169,15 +170,15 @@ class _Evaluator:
         return result
 
     def in_(self, node: Call, active: ActiveElements) -> Vector:
-        """An OR of equalities; the items after the first equal one are not evaluated."""
+        """An OR of equalities; the items after the first equal one are not active."""
         head, *items = node.arguments
         value = self.value(head, active)
         present = _restrict_active(active, lambda vector: ~valid_mask(vector), value)
         result = Vector(np.zeros(value.values.shape, np.bool_))
         for item in items:
-            there = self.value(item, _restrict_active(present, is_true, result))
+            other = self.value(item, _restrict_active(present, is_true, result))
             equal = compare(
-                "=", *unify_words([value, there], [head.type, item.type], self._columns)
+                "=", *unify_words([value, other], [head.type, item.type], self._columns)
             )
             result = logical_or(result, equal)
         return result
@@ -193,7 +194,7 @@ class _Evaluator:
         return choose_values(taken, first, second, node.type)
 
     def coalesce(self, node: Call, active: ActiveElements) -> Vector:
-        """The arguments after the first that is not NULL are not evaluated."""
+        """The arguments after the first that is not NULL are not active."""
         result = Vector(np.zeros((), np.bool_), np.zeros((), np.bool_))
         for argument in node.arguments:
             value = self.value(argument, _restrict_active(active, valid_mask, result))
@@ -205,8 +206,8 @@ class _Evaluator:
         left, right = (self.value(argument, active) for argument in node.arguments)
         types = [argument.type for argument in node.arguments]
         equal = is_true(compare("=", *unify_words([left, right], types, self._columns)))
-        nothing = Vector(np.zeros((), left.values.dtype), np.zeros((), np.bool_))
-        return choose_values(equal, nothing, left, node.type)
+        null = Vector(np.zeros((), left.values.dtype), np.zeros((), np.bool_))
+        return choose_values(equal, null, left, node.type)
 
 
 def _restrict_active(

@@ -1,8 +1,8 @@
 """Folds of a Kleene list: first, last, count, sum, avg, min, max over the last axis.
 
-Always holds: aggregates skip NULL and give NULL when nothing is left, as Spark's do; first and
-last are elements of the list and do not skip. Sums run from left to right, so floats round as a
-running sum does, and an integer sum fails where a running sum would.
+Always holds: like Spark's, aggregates skip NULL and give NULL if no value is left; first and last
+are elements of the list and do not skip. Sums run from left to right, so floats round as a running
+sum does, and an integer sum fails where a running sum would.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
 
-# avg of a decimal has so many digits more than its input; Spark divides to 39 digits first.
+# avg of a decimal has this many digits more than its input; Spark divides to 39 digits first.
 _AVG_DIGITS = 4
 _QUOTIENT_DIGITS = 39
 
 
 def fold_list(vector: Vector, reading: CellReading, type: Type, tally: ErrorTally) -> Vector:
-    """(n, k) to (n,). For `count` of a whole row (no column) pass any vector without a mask."""
+    """Folds the last axis of a vector. For `count` of whole rows pass any vector without a mask."""
     if vector.valid is not None and vector.valid.shape != vector.values.shape:
         vector = Vector(vector.values, np.broadcast_to(vector.valid, vector.values.shape))
     with np.errstate(all="ignore"):
@@ -53,16 +53,6 @@ def _fold_count(vector: Vector) -> Array:
     if vector.valid is None:
         return np.full(vector.values.shape[:-1], vector.values.shape[-1], np.int64)
     return np.asarray(vector.valid.sum(axis=-1, dtype=np.int64))
-
-
-def _any_valid(vector: Vector) -> Array | None:
-    return None if vector.valid is None else np.asarray(vector.valid.any(axis=-1))
-
-
-def _fill_nulls(vector: Vector, fill: object) -> Array:
-    if vector.valid is None:
-        return vector.values
-    return np.where(vector.valid, vector.values, np.asarray(fill, vector.values.dtype))
 
 
 def _fold_sum(vector: Vector, type_: Type, tally: ErrorTally) -> Vector:
@@ -104,7 +94,7 @@ def _fold_extreme(vector: Vector, reading: CellReading) -> Vector:
     valid, values = _any_valid(vector), vector.values
     least = reading == "min"
     if values.dtype.kind == "f":
-        # fmin passes over NaN and maximum returns it: both as if NaN were the largest.
+        # fmin ignores NaN and max returns it: both treat NaN as the largest value.
         filled = _fill_nulls(vector, np.nan if least else -np.inf)
         reduced = np.fmin.reduce(filled, axis=-1) if least else np.max(filled, axis=-1)
         return Vector(np.asarray(reduced), valid, vector.nan_free and vector.valid is None)
@@ -117,6 +107,16 @@ def _fold_extreme(vector: Vector, reading: CellReading) -> Vector:
         fill = limits.max if least else limits.min
     filled = _fill_nulls(vector, fill)
     return Vector(np.asarray(filled.min(axis=-1) if least else filled.max(axis=-1)), valid)
+
+
+def _any_valid(vector: Vector) -> Array | None:
+    return None if vector.valid is None else np.asarray(vector.valid.any(axis=-1))
+
+
+def _fill_nulls(vector: Vector, fill: object) -> Array:
+    if vector.valid is None:
+        return vector.values
+    return np.where(vector.valid, vector.values, np.asarray(fill, vector.values.dtype))
 
 
 def _fits_int64(values: Array) -> bool:

@@ -1,11 +1,10 @@
-"""Arithmetic over vectors, with Spark's widths and Spark's errors.
+"""The operators of SQL over vectors: logic, comparisons, arithmetic, casts and choices.
 
-Always holds: the result has the declared type's width; what does not fit is an ANSI error (that
-element is NULL and counted) or, in a session without ANSI, wraps around for integers and is NULL
-for decimals. Intervals and times never wrap: Spark raises for them in both modes.
-
-Overflow is excluded from the operands' least and largest values first, which costs a tenth of
-the addition itself; only if that fails each element is looked at.
+Always holds: NaN equals NaN and is larger than any other float, -0.0 equals 0.0 (Spark's order, not
+that of IEEE 754); a NULL operand gives NULL except where SQL says otherwise. Arithmetic has the
+declared type's width; what does not fit is an ANSI error (the element is NULL and counted) or,
+without ANSI, wraps around for integers and is NULL for decimals. Intervals and times never wrap:
+Spark raises for them in both modes.
 """
 
 from __future__ import annotations
@@ -28,13 +27,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import EventColumns
 
 
-# --------------------------------------------------------------------------------------------------
-# Comparisons and three-valued logic over vectors.
-#
-# Always holds: NaN equals NaN and is larger than any other float, -0.0 equals 0.0 (Spark's order,
-# not IEEE's); NULL in gives NULL out except where SQL says otherwise. Without NULL and NaN a
-# comparison is one numpy call.
-# --------------------------------------------------------------------------------------------------
+# ---- comparisons ---------------------------------------------------------------------------------
 
 
 _COMPARE_PLAIN: dict[str, Callable[[Array, Array], Array]] = {
@@ -46,24 +39,7 @@ _COMPARE_PLAIN: dict[str, Callable[[Array, Array], Array]] = {
     ">=": np.greater_equal,
 }
 COMPARISON_NAMES = frozenset(_COMPARE_PLAIN)
-
-
-def compare(name: str, left: Vector, right: Vector) -> Vector:
-    return Vector(compare_values(name, left, right), both_valid(left, right))
-
-
-def compare_values(name: str, left: Vector, right: Vector) -> Array:
-    """The comparison of the values alone, whatever the masks say."""
-    # By type and not by value: numpy 1.26 would round the array's side to a 0-d operand's type.
-    dtype = np.promote_types(left.values.dtype, right.values.dtype)
-    a = left.values.astype(dtype, copy=False)
-    b = right.values.astype(dtype, copy=False)
-    if dtype.kind != "f" or not (_may_have_nan(left) or _may_have_nan(right)):
-        return np.asarray(_COMPARE_PLAIN[name](a, b))
-    return np.asarray(_COMPARE_WITH_NAN[name](a, b))
-
-
-# What numpy says, which is False next to NaN, plus what NaN as the largest value adds.
+# Numpy's comparison, which is False next to NaN, plus what NaN as the largest value adds.
 _COMPARE_WITH_NAN: dict[str, Callable[[Array, Array], Array]] = {
     "=": lambda a, b: (a == b) | (np.isnan(a) & np.isnan(b)),
     "<>": lambda a, b: (a != b) & ~(np.isnan(a) & np.isnan(b)),
@@ -72,6 +48,24 @@ _COMPARE_WITH_NAN: dict[str, Callable[[Array, Array], Array]] = {
     ">": lambda a, b: (a > b) | (np.isnan(a) & ~np.isnan(b)),
     ">=": lambda a, b: (a >= b) | np.isnan(a),
 }
+
+
+def compare(name: str, left: Vector, right: Vector) -> Vector:
+    return Vector(compare_values(name, left, right), both_valid(left, right))
+
+
+def compare_values(name: str, left: Vector, right: Vector) -> Array:
+    """The comparison of the values alone, without the masks.
+
+    Without NaN it is one numpy call.
+    """
+    # By type and not by value: numpy 1.26 would cast the array to the type of a 0-d operand.
+    dtype = np.promote_types(left.values.dtype, right.values.dtype)
+    a = left.values.astype(dtype, copy=False)
+    b = right.values.astype(dtype, copy=False)
+    if dtype.kind != "f" or not (_may_have_nan(left) or _may_have_nan(right)):
+        return np.asarray(_COMPARE_PLAIN[name](a, b))
+    return np.asarray(_COMPARE_WITH_NAN[name](a, b))
 
 
 def _may_have_nan(vector: Vector) -> bool:
@@ -87,16 +81,19 @@ def null_safe_equal(left: Vector, right: Vector) -> Vector:
     return Vector(np.where(a & b, equal, ~(a | b)))
 
 
-def is_nan(vector: Vector) -> Vector:
-    """isnan is FALSE for NULL."""
-    nan = np.asarray(np.isnan(vector.values))
-    return Vector(nan if vector.valid is None else nan & vector.valid)
+# ---- NULL and three-valued logic -----------------------------------------------------------------
 
 
 def is_null(vector: Vector) -> Vector:
     if vector.valid is None:
         return Vector(np.zeros(vector.values.shape, np.bool_))
     return Vector(np.broadcast_to(~vector.valid, vector.values.shape))
+
+
+def is_nan(vector: Vector) -> Vector:
+    """isnan is FALSE for NULL."""
+    nan = np.asarray(np.isnan(vector.values))
+    return Vector(nan if vector.valid is None else nan & vector.valid)
 
 
 def logical_not(vector: Vector) -> Vector:
@@ -137,9 +134,12 @@ def both_valid(left: Vector, right: Vector) -> Array | None:
     return np.asarray(left.valid & right.valid)
 
 
+# ---- arithmetic ----------------------------------------------------------------------------------
+
+
 _DAY_US = 86_400_000_000
 _INT64_LEAST = np.iinfo(np.int64).min
-# Spark negates decimals through Scala's BigDecimal, which rounds to so many digits.
+# Spark negates decimals through Scala's BigDecimal, which rounds to this many digits.
 _NEGATED_DIGITS = 34
 _EXACT_OPERATORS: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
@@ -151,7 +151,7 @@ _NUMPY_OPERATORS: dict[str, np.ufunc] = {"+": np.add, "-": np.subtract, "*": np.
 
 @dataclass(frozen=True)
 class Operation:
-    """What an arithmetic call needs to know besides its operands."""
+    """An arithmetic call without its operands."""
 
     name: str
     type: Type
@@ -161,7 +161,11 @@ class Operation:
 
 
 def apply_binary(operation: Operation, left: Vector, right: Vector) -> Vector:
-    """+ - * / % div"""
+    """+ - * / % div
+
+    Overflow is first excluded from the least and largest values of the operands, which costs a
+    tenth of the addition itself; only if that fails is each element tested.
+    """
     name, kind = operation.name, operation.type.kind
     valid = both_valid(left, right)
     if name == "/" or (name == "%" and kind == "float"):
@@ -203,29 +207,6 @@ def apply_unary(operation: Operation, operand: Vector) -> Vector:
     return Vector(
         result, operation.tally.fail(failed, operand.valid, operation.active, always=always)
     )
-
-
-def rescale_decimals(values: Array, digits: int) -> Array:
-    """Unscaled decimals with `digits` more digits after the point."""
-    if digits == 0:
-        return values
-    low, high = _value_bounds(values)
-    if values.dtype != object and max(high, -low) * 10**digits < 1 << 63:
-        return np.asarray(values * 10**digits)
-    return np.asarray(values.astype(object) * 10**digits)
-
-
-def check_decimal(
-    values: Array, valid: Array | None, type_: Type, tally: ErrorTally, active: ActiveElements
-) -> Vector:
-    """Unscaled values as the declared decimal type; those with too many digits fail."""
-    limit = 10**type_.precision
-    low, high = _value_bounds(values)
-    if low <= -limit or high >= limit:
-        failed = np.asarray((values >= limit) | (values <= -limit), np.bool_)
-        valid = tally.fail(failed, valid, active)
-        values = np.where(failed, 0, values)
-    return Vector(values.astype(dtype_of(type_), copy=False), valid)
 
 
 def _divide_floats(
@@ -306,6 +287,29 @@ def _apply_decimal(operation: Operation, a: Array, b: Array, valid: Array | None
     return check_decimal(result, valid, operation.type, operation.tally, operation.active)
 
 
+def rescale_decimals(values: Array, digits: int) -> Array:
+    """Unscaled decimals with `digits` more digits after the decimal point."""
+    if digits == 0:
+        return values
+    low, high = _value_bounds(values)
+    if values.dtype != object and max(high, -low) * 10**digits < 1 << 63:
+        return np.asarray(values * 10**digits)
+    return np.asarray(values.astype(object) * 10**digits)
+
+
+def check_decimal(
+    values: Array, valid: Array | None, type_: Type, tally: ErrorTally, active: ActiveElements
+) -> Vector:
+    """Unscaled values as the declared decimal type; those with too many digits fail."""
+    limit = 10**type_.precision
+    low, high = _value_bounds(values)
+    if low <= -limit or high >= limit:
+        failed = np.asarray((values >= limit) | (values <= -limit), np.bool_)
+        valid = tally.fail(failed, valid, active)
+        values = np.where(failed, 0, values)
+    return Vector(values.astype(dtype_of(type_), copy=False), valid)
+
+
 def _integer_operands(operation: Operation, left: Vector, right: Vector) -> tuple[Array, Array]:
     """The operands as int64 (or Python ints), decimals brought to one scale except for *."""
     a, b = left.values, right.values
@@ -360,22 +364,21 @@ def _truncate_remainder(a: int, b: int) -> int:
 _REMAINDER = np.frompyfunc(_truncate_remainder, 2, 1)
 
 
-# --------------------------------------------------------------------------------------------------
-# Casts that Spark inserts to give two operands one type: they only widen.
-#
-# Integers to wider integers, floats or decimals; floats to doubles; decimals to more digits or to
-# double; dates to timestamps without zone. Anything else depends on the session or may fail, and
-# is Spark's to compute before the rows are shipped.
-# --------------------------------------------------------------------------------------------------
+# ---- casts ---------------------------------------------------------------------------------------
 
 
-_DATE_US = 86_400_000_000
-# Both sides of a division below these are exact doubles, so its result is correctly rounded.
+# Below these both sides of a division are exact doubles, so the quotient is correctly rounded.
 _EXACT_DOUBLE = 1 << 53
 _EXACT_POWER_OF_TEN = 22
 
 
 def apply_cast(operation: Operation, vector: Vector) -> Vector:
+    """A cast that Spark inserts to give two operands one type. These casts only widen.
+
+    Integers to wider integers, floats or decimals; floats to doubles; decimals to more digits or to
+    double; dates to timestamps without zone. Any other cast depends on the session or may fail, and
+    Spark computes it before the rows are shipped.
+    """
     target, source = operation.type, operation.operands[0]
     dtype = dtype_of(target)
     if source.kind == "null":
@@ -391,7 +394,7 @@ def apply_cast(operation: Operation, vector: Vector) -> Vector:
     elif target.kind == "float" and source.kind == "decimal" and target.bits == 64:
         return Vector(_decimal_to_double(vector.values, source.scale), vector.valid, nan_free=True)
     elif target.kind == "timestamp_ntz" and source.kind == "date":
-        return Vector(np.asarray(vector.values * _DATE_US), vector.valid)
+        return Vector(np.asarray(vector.values * _DAY_US), vector.valid)
     elif (source.kind, target.kind) == ("int", "float"):
         return Vector(vector.values.astype(dtype), vector.valid, nan_free=True)
     elif source.kind == target.kind and source.bits <= target.bits:
@@ -405,7 +408,7 @@ def apply_cast(operation: Operation, vector: Vector) -> Vector:
 
 
 def _decimal_to_double(values: Array, scale: int) -> Array:
-    """Correctly rounded, as BigDecimal.doubleValue is."""
+    """Unscaled decimals as doubles, correctly rounded like BigDecimal.doubleValue."""
     if values.dtype != object and scale <= _EXACT_POWER_OF_TEN:
         largest = max(int(values.max()), -int(values.min())) if values.size else 0
         if largest <= _EXACT_DOUBLE:
@@ -414,16 +417,17 @@ def _decimal_to_double(values: Array, scale: int) -> Array:
     return np.asarray(values.astype(object) / 10**scale, np.float64)
 
 
-# --------------------------------------------------------------------------------------------------
-# Choosing between vectors: CASE, COALESCE, LEAST, GREATEST.
-# --------------------------------------------------------------------------------------------------
+# ---- CASE, COALESCE, LEAST, GREATEST -------------------------------------------------------------
 
 
 def unify_words(
     vectors: list[Vector], types: Sequence[Type], columns: EventColumns
 ) -> list[Vector]:
-    """The vectors with one representation: words that a user function gave have no code, so
-    where one is among them all become Python objects, which order as their bytes do."""
+    """The vectors in one representation.
+
+    Words returned by a user function have no code, so where one vector has such words all become
+    Python objects, which order as their bytes do.
+    """
     is_object = [vector.values.dtype == object for vector in vectors]
     kind = next((type_.kind for type_ in types if type_.kind in WORD_KINDS), None)
     if kind is None or not any(is_object):
@@ -452,7 +456,7 @@ def coalesce_values(first: Vector, second: Vector, type_: Type) -> Vector:
 
 
 def least_or_greatest(call: Call, vectors: list[Vector]) -> Vector:
-    """LEAST and GREATEST skip NULLs; only all NULL gives NULL."""
+    """LEAST and GREATEST skip NULLs; the result is NULL only where all are."""
     comparison = "<" if call.name == "least" else ">"
     result = vectors[0]
     for other in vectors[1:]:

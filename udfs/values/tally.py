@@ -1,9 +1,9 @@
-"""Counting what would have been an ANSI error.
+"""Counts the errors that Spark would have raised under ANSI.
 
 Conditions over several variables are tested in an order that the plan chooses, so an error there
-must not end the query: the element that failed becomes NULL and is counted. An element counts
-only where Spark would have evaluated it, which `Active` says: the branch of a CASE that was
-taken, the right side of an AND whose left side does not decide.
+must not end the query: the element that failed becomes NULL and is counted. It counts only where
+Spark would have evaluated it, as `ActiveElements` says: in the branch of a CASE that was taken, on
+the right side of an AND whose left side does not decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import RemoteValues
 
 
-# The elements that are evaluated, or None for all. A call, as it is only asked when one fails.
+# Gives the mask of active elements, None for all. A function, as it is needed only on failure.
 ActiveElements = Callable[[], Array | None]
 
 
@@ -31,8 +31,8 @@ def all_active() -> Array | None:
 
 @dataclass
 class ErrorTally:
-    """`ansi` False: integers wrap around, division by zero is NULL, and neither is counted.
-    `lookups`: where remote values come from, as the program numbers them."""
+    """Errors counted so far. `ansi` False: integers wrap around, division by zero is NULL, and
+    neither is counted. `lookups`: the values of the program's remote sources, in its order."""
 
     errors: int = 0
     ansi: bool = True
@@ -42,9 +42,9 @@ class ErrorTally:
     def fail(
         self, failed: Array, valid: Array | None, active: ActiveElements, *, always: bool = False
     ) -> Array | None:
-        """Counts the failed elements among the valid ones; gives the mask without them.
+        """Counts the failed elements among the valid ones; returns the mask without them.
 
-        `always`: Spark raises without ANSI too.
+        `always`: Spark raises an error without ANSI too.
         """
         if valid is not None:
             failed = failed & valid
@@ -61,20 +61,20 @@ class ErrorTally:
         self._failed.append(failed)
 
     def without_failed(self, holds: Array) -> Array:
-        """The elements for which a condition holds, less those whose evaluation failed since the
-        last call: an error makes the whole conjunct NULL, whatever stands around it."""
+        """The elements for which a condition holds, without those that failed since the last call:
+        an error makes the whole conjunct NULL, whatever surrounds it."""
         for each in self.take_failed():
             holds = holds & ~each
         return holds
 
     def take_failed(self) -> list[Array]:
-        """What failed since the last call, for whoever evaluates over another shape."""
+        """The failures since the last call, for a caller that evaluates over another shape."""
         failed, self._failed = self._failed, []
         return failed
 
     @contextmanager
-    def unnoticed(self) -> Iterator[None]:
-        """What fails within counts later, when it is evaluated for good."""
+    def uncounted(self) -> Iterator[None]:
+        """Errors inside are not counted; they are when the condition itself is evaluated."""
         errors, failed = self.errors, self._failed
         self._failed = []
         try:
@@ -83,5 +83,5 @@ class ErrorTally:
             self.errors, self._failed = errors, failed
 
     def note(self, failed: Array) -> None:
-        """Failures that were counted when they happened, for the condition evaluated now."""
+        """Adds failures that were counted before to the condition evaluated now."""
         self._failed.append(failed)

@@ -1,12 +1,7 @@
 """Vectors, and the shipped events as typed numpy columns.
 
-A `Vector` is numpy values with a validity mask; operations broadcast like numpy's. Columns are
-converted on first use and then gathered by row position, which is all that a condition needs.
-
-Always holds: a value under a False of the mask is arbitrary. Strings and binaries are codes of a
-shared `Vocabulary`, except for what a user function gave, which may be a word that no column has
-and so travels as Python objects. A column that the engine cannot compute with ("other") is the
-row positions themselves: enough for `is_null`, and a user function takes the rows from Arrow.
+A column is converted on first use and then gathered by row position, which is all that conditions
+need. Always holds: a value under a False of the mask is arbitrary.
 """
 
 from __future__ import annotations
@@ -44,7 +39,11 @@ _FLOATS = {32: np.float32, 64: np.float64}
 
 @dataclass(frozen=True)
 class Vector:
-    """`valid` None: all values are valid. `nan_free`: it is known that no value is NaN."""
+    """Numpy values with a validity mask; operations broadcast like numpy's.
+
+    `valid` None: all values are valid; a value under a False is arbitrary. `nan_free`: it is known
+    that no value is NaN.
+    """
 
     values: Array
     valid: Array | None = None
@@ -59,7 +58,7 @@ class Vector:
 
 
 def dtype_of(type_: Type) -> np.dtype[Any]:
-    """The numpy type that values of a SQL type have (strings: their codes')."""
+    """The numpy type of the values of a SQL type (for strings, of their codes)."""
     if type_.kind == "int":
         return np.dtype(_INTS[type_.bits])
     if type_.kind == "float":
@@ -72,7 +71,7 @@ def dtype_of(type_: Type) -> np.dtype[Any]:
 
 
 class RemoteValues(Protocol):
-    """The values of one remote source, as the engine asks for them."""
+    """The values of one remote source, by the ids of their keys."""
 
     remote: RemoteSpec
     latency: float
@@ -99,16 +98,20 @@ class TypedExpression(Protocol):
 
 
 class ColumnReader(Protocol):
-    """What reads columns: its expressions say which strings share a vocabulary."""
+    """A program: the expressions that read columns say which strings share a vocabulary."""
 
     @property
     def conditions(self) -> Sequence[TypedExpression]: ...
 
 
 class EventColumns:
-    """The shipped events of a program: what its expressions read.
+    """The shipped events of a program as typed columns, converted on first use.
 
-    Rows are addressed by position: position i is row `permutation[i]` of the table.
+    Rows are addressed by position: position i is row `permutation[i]` of the table. Strings and
+    binaries are codes of a shared `Vocabulary`, except for those that a user function returned,
+    which may be words that no column has and are Python objects. A column that the engine cannot
+    compute with ("other") is the row positions themselves: enough for `is_null`, and a user
+    function takes the values from Arrow.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class EventColumns:
         self._cache: dict[tuple[int, TypeKind | None], Vector] = {}
         self._pieces: dict[int, pa.Array] = {}
         self._constants: dict[Constant, Vector] = {}
-        self._identified: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._key_id_columns: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def gather(self, column: int, type: Type, rows: Array) -> Vector:
         """The column's values at positions `rows`, an integer array of any shape."""
@@ -137,25 +140,25 @@ class EventColumns:
             return Vector(np.arange(self._table.num_rows), source.valid)
         return source
 
-    def identified(self, lookup: RemoteValues, keys: tuple[int, ...]) -> int:
-        """The number of a column of its own: the ids that a remote source has for the keys in
-        these columns."""
+    def key_id_column(self, lookup: RemoteValues, keys: tuple[int, ...]) -> int:
+        """The number of an added column: the ids that a remote source has for the keys in these
+        columns."""
         known = (lookup.remote.name, keys)
-        if known not in self._identified:
-            number = self._identified[known] = -1 - len(self._identified)
+        if known not in self._key_id_columns:
+            number = self._key_id_columns[known] = -1 - len(self._key_id_columns)
             ids = lookup.ids([self._whole(key) for key in keys])
             self._cache[number, None] = self._sorted(Vector(ids))
-        return self._identified[known]
+        return self._key_id_columns[known]
 
     def constant(self, constant: Constant) -> Vector:
         """A constant as a 0-d vector."""
-        found = self._constants.get(constant)
-        if found is None:
-            found = self._constants[constant] = self._as_vector(constant)
-        return found
+        vector = self._constants.get(constant)
+        if vector is None:
+            vector = self._constants[constant] = self._as_vector(constant)
+        return vector
 
     def type_of(self, column: int) -> Type:
-        """The type of a column as shipped; a cell's type may be that of its fold."""
+        """The type of a shipped column; a cell's type may be that of its fold."""
         arrow = self._table.schema.field(column).type
         if is_words(arrow):
             is_string = is_text(arrow) or column in self._strings.columns
@@ -201,17 +204,17 @@ class EventColumns:
 
     def _column(self, column: int, type_: Type) -> Vector:
         kind = type_.kind if type_.kind in WORD_KINDS else None
-        found = self._cache.get((column, kind))
-        if found is None:
+        vector = self._cache.get((column, kind))
+        if vector is None:
             codes = None if kind is None else self.words(kind).columns.get(column)
-            found = (
+            vector = (
                 vector_from_arrow(self._whole(column), type_) if codes is None else Vector(*codes)
             )
-            found = self._cache[column, kind] = self._sorted(found)
-        return found
+            vector = self._cache[column, kind] = self._sorted(vector)
+        return vector
 
     def _whole(self, column: int) -> pa.Array:
-        """The column in one piece, put together once."""
+        """The column as one array, combined once."""
         if column not in self._pieces:
             self._pieces[column] = to_single_array(self._table.column(column))
         return self._pieces[column]
@@ -235,7 +238,7 @@ class EventColumns:
         return Vector(values, nan_free=not has_nan(values))
 
 
-# Stands for "the position itself" in a column that is never converted.
+# The values of a column that is never converted: each is the row's own position.
 ROW_POSITIONS: Final = np.zeros(0, np.int64)
 
 
