@@ -205,7 +205,7 @@ def test_a_state_of_another_pattern_is_refused() -> None:
     ("damage", "says"),
     [
         (lambda data: b"", "cut short"),
-        (lambda data: b"PAR1" + data[4:], "no state of spark-cep"),
+        (lambda data: b"PAR1" + data[4:], "not a state of spark-cep"),
         (lambda data: data[:4] + b"\x63\x00" + data[6:], "has format 99"),
     ],
 )

@@ -1,12 +1,8 @@
-"""The states a run can be in: what is left of the pattern, what is filled, what is untested.
+"""The automaton of skip till next match and strict: a state is what is left of the pattern.
 
-For skip-till-next and strict a run decides by the rows it meets, so branches cannot be told apart
-beforehand. A state is the pattern's residual after the variables taken so far (as with
-derivatives of regular expressions), made when a run first reaches it. Every variable stands in
-the pattern once, so a variable leads from a state to one state.
-
-Conditions with aggregates over a list wait in `pending` until a row is taken after the list was
-left; those still pending are tested on the finished match.
+A run decides by the rows it meets, so branches cannot be told apart beforehand. A state is the
+pattern's residual after the variables taken so far, as with derivatives of regular expressions,
+and is built when a run first reaches it.
 """
 
 from __future__ import annotations
@@ -18,11 +14,16 @@ from functools import cached_property
 from spark_cep.udfs.expressions import FOLDS, Cell, cells_of
 from spark_cep.udfs.program import Condition, Program, Tree
 
-_EMPTY_TREE = Tree("seq")
-
 
 @dataclass(frozen=True)
 class RunState:
+    """What is left of the pattern, which variables are filled, which conditions are pending.
+
+    Every variable occurs once in the pattern, so a variable leads from a state to one state.
+    Conditions with folds of a list are `pending` until a row is taken after the list was left;
+    those still pending are tested on the finished match.
+    """
+
     residual: Tree
     filled: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
@@ -34,8 +35,11 @@ class RunState:
 
 @dataclass(frozen=True)
 class RunTransition:
-    """Taking a row as `variable`. `local` conditions read only rows that a run keeps at hand (the
-    last one of each variable); `whole` ones need the lists, the new row included."""
+    """Taking a row as `variable`.
+
+    `local` conditions only read the last rows of variables, which a run has at hand; `whole`
+    conditions need the lists, with the new row in them.
+    """
 
     variable: int
     target: RunState
@@ -44,14 +48,14 @@ class RunTransition:
 
 
 class RunAutomaton:
-    """States and transitions of a program, made on demand and kept."""
+    """The states and transitions of a program, built when first reached."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         negated = {v for v, variable in enumerate(program.variables) if variable.negated}
         self.conditions = [c for c in program.conditions if not c.variables & negated]
         self.group_of = _repeat_groups(program.tree)
-        folding = {i for i, c in enumerate(self.conditions) if self._folded(c)}
+        folding = {i for i, c in enumerate(self.conditions) if self._folded_variables(c)}
         self.start = RunState(program.tree, pending=frozenset(folding))
         self._transitions: dict[RunState, tuple[RunTransition, ...]] = {}
 
@@ -64,15 +68,15 @@ class RunAutomaton:
         return self._transitions[state]
 
     def unfinished(self, state: RunState) -> list[Condition]:
-        """What a finished match in this state still has to meet."""
+        """The conditions that a finished match in this state still has to meet."""
         waiting = (self.conditions[i] for i in sorted(state.pending))
         return [c for c in waiting if c.variables <= state.filled]
 
     def group(self, variable: int) -> tuple[int, ...]:
-        """The variables of the repeated group that it stands in, in sequence; itself if none."""
+        """The variables of the repeated group that it belongs to, in sequence; itself if none."""
         return self.group_of.get(variable, (variable,))
 
-    def _folded(self, condition: Condition) -> set[int]:
+    def _folded_variables(self, condition: Condition) -> set[int]:
         return {c.variable for c in cells_of(condition.expression) if c.reading in FOLDS}
 
     def _transition(self, state: RunState, variable: int, residual: Tree) -> RunTransition:
@@ -84,7 +88,7 @@ class RunAutomaton:
         for number, condition in enumerate(self.conditions):
             if not condition.variables <= filled:
                 continue
-            folded = self._folded(condition)
+            folded = self._folded_variables(condition)
             if folded:
                 groups = {member for v in folded for member in self.group(v)}
                 left = variable not in groups and not groups & reachable
@@ -97,8 +101,11 @@ class RunAutomaton:
         return RunTransition(variable, target, tuple(local), tuple(whole))
 
     def _is_due(self, condition: Condition, variable: int, state: RunState) -> bool:
-        """Whether the new row completes something: members of one group are paired by iteration,
-        so the last one named brings the pair; `prev` is not tested on a first element."""
+        """Whether the new row decides the condition.
+
+        Members of a group are paired by iteration, so the last member that the condition names
+        completes the pair; `prev` is not tested on a first element.
+        """
         if variable not in condition.variables:
             return False
         group = self.group(variable)
@@ -117,15 +124,35 @@ class RunAutomaton:
 
 
 def elements_back(cell: Cell, variable: int, group: tuple[int, ...]) -> int:
-    """How many elements back in its variable's list a cell of the new row's group is read, when
-    the new row itself is not yet counted: 0 the last one, 1 the one before."""
+    """Which element of its variable's list a cell of the new row's group reads, before the new row
+    is added: 0 the last one, 1 the one before."""
     if cell.reading != "prev":
         return 0
     # Members before the new one already have their element of this iteration.
     return 1 if group.index(cell.variable) < group.index(variable) else 0
 
 
-# ---- residuals ---------------------------------------------------------------------------------
+def sequence_pairs(tree: Tree) -> frozenset[tuple[int, int]]:
+    """Pairs of variables that are in sequence with one another, both ways round; list variables
+    also with themselves and their group."""
+    pairs: set[tuple[int, int]] = set()
+    if tree.kind == "repeat":
+        inside = _tree_variables(tree)
+        pairs |= {(v, w) for v in inside for w in inside}
+    for place, part in enumerate(tree.parts):
+        pairs |= sequence_pairs(part)
+        if tree.kind == "seq":
+            for other in tree.parts[place + 1 :]:
+                for v in _tree_variables(part):
+                    for w in _tree_variables(other):
+                        pairs |= {(v, w), (w, v)}
+    return frozenset(pairs)
+
+
+# ---- residuals of trees --------------------------------------------------------------------------
+
+
+_EMPTY_TREE = Tree("seq")
 
 
 def _is_nullable(tree: Tree) -> bool:
@@ -135,12 +162,12 @@ def _is_nullable(tree: Tree) -> bool:
         return True
     if tree.kind == "repeat":
         return tree.low == 0
-    found = (_is_nullable(part) for part in tree.parts)
-    return any(found) if tree.kind == "any" else all(found)
+    nullable = (_is_nullable(part) for part in tree.parts)
+    return any(nullable) if tree.kind == "any" else all(nullable)
 
 
 def _open_variables(tree: Tree) -> Iterator[tuple[int, Tree]]:
-    """The variables open at the start of a tree, each with what is left after it."""
+    """The variables that can come first in a tree, each with its residual."""
     if tree.kind == "event":
         yield tree.variable, _EMPTY_TREE
     elif tree.kind in {"any", "optional"}:
@@ -171,7 +198,7 @@ def _open_repeat(tree: Tree) -> Iterator[tuple[int, Tree]]:
 
 
 def _make_sequence(parts: tuple[Tree, ...]) -> Tree:
-    """A SEQ of what binds anything: NOTs are tested on finished matches, from the branches."""
+    """A SEQ of the parts with variables: NOTs are tested on finished matches, by branch."""
     kept = tuple(part for part in parts if _tree_variables(part))
     return kept[0] if len(kept) == 1 else Tree("seq", parts=kept)
 
@@ -183,27 +210,10 @@ def _tree_variables(tree: Tree) -> frozenset[int]:
 
 
 def _repeat_groups(tree: Tree) -> dict[int, tuple[int, ...]]:
-    """For each variable of a repeated part, all of that part's variables in sequence."""
+    """For each variable of a repeated part, all variables of that part in sequence."""
     if tree.kind == "repeat":
         body = tree.parts[0]
         events = (body,) if body.kind == "event" else body.parts
         members = tuple(part.variable for part in events if part.kind == "event")
         return dict.fromkeys(members, members)
     return {v: members for part in tree.parts for v, members in _repeat_groups(part).items()}
-
-
-def sequence_pairs(tree: Tree) -> frozenset[tuple[int, int]]:
-    """Variables that are in sequence with one another, both ways round; list variables with
-    themselves and their group."""
-    pairs: set[tuple[int, int]] = set()
-    if tree.kind == "repeat":
-        inside = _tree_variables(tree)
-        pairs |= {(v, w) for v in inside for w in inside}
-    for place, part in enumerate(tree.parts):
-        pairs |= sequence_pairs(part)
-        if tree.kind == "seq":
-            for other in tree.parts[place + 1 :]:
-                for v in _tree_variables(part):
-                    for w in _tree_variables(other):
-                        pairs |= {(v, w), (w, v)}
-    return frozenset(pairs)

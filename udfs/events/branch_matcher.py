@@ -1,9 +1,10 @@
-"""Skip till any match: every combination of a branch, by whatever plan.
+"""Skip till any match: every combination of one branch, by any plan.
 
-Which matches are given in this advance is decided by which of their rows are new: the latest, the
-earliest, or any of them (`Matching.given_by`). That is pushed into the candidates, case by case
-(`cases.py`). Where the row that a case is about can be far fewer rows than the plan's first slot
-has, as in a stream whose triggers are shorter than its window, the walk begins there instead.
+Which matches are given in an advance is decided by which of their rows are new. That is pushed into
+the candidates, case by case (`AdvanceCase`). Where a case's slot has far fewer rows than the plan's
+first slot, as in a stream whose triggers are shorter than its window, the walk begins there
+instead. Partial matches of eager groups are found as events come and kept in the state, where rows
+have the numbers of its table; here they are positions.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import BranchPlan, Shape, Slot
 
 
-# Work inside a group belongs to no branch's plan.
+# The branch number of work inside a repeated group, which belongs to no branch's plan.
 GROUP_BRANCH = -1
-# How many times fewer rows a slot must have for the walk to leave the plan's order.
+# A walk begins with the case's slot if it has this many times fewer rows than the plan's first.
 REORDER_FACTOR = 4
 PartialsByGroup = Mapping[frozenset[int], Sequence[Partials]]
 
 
 class BranchMatcher:
-    """One branch over the events of one advance."""
+    """Finds the matches of one branch among the events of one advance."""
 
     def __init__(self, matching: AdvanceContext, number: int) -> None:
         self.matching = matching
@@ -63,21 +64,21 @@ class BranchMatcher:
         )
 
     def matches(self, plan: BranchPlan, kept: PartialsByGroup) -> Iterator[MatchSet]:
-        """All matches that are given now. `kept`: partial matches of groups of slots."""
+        """The matches given in this advance. `kept`: known partial matches of groups of slots."""
         for case in self._cases():
             walk = self.walk(case, range(len(self.branch.slots)))
             assert case.slot is not None
             if not len(walk.pools.pool(case.slot).elements):
                 continue
-            known = {group: self._kept(sets, case) for group, sets in kept.items()}
+            known = {group: self._filter_kept(sets, case) for group, sets in kept.items()}
             route = (
                 TreeRoute()
                 if plan.shape is None
                 else ChainRoute(_begin_with_case(plan.shape, walk, known), known)
             )
             for partials in walk.run(route):
-                self.matching.meter.matches(partials.earliest)
-                yield self._found(partials)
+                self.matching.meter.count_matches(partials.earliest)
+                yield self._match_set(partials)
 
     def walk(
         self, case: AdvanceCase, target: Sequence[int], *, keeps_all: bool = False
@@ -88,50 +89,47 @@ class BranchMatcher:
         )
 
     def _cases(self) -> Iterator[AdvanceCase]:
-        if self.matching.given_by == "earliest":
+        if self.matching.deciding_row == "earliest":
             return cases_by_earliest(sorted(self.steps.minimal))
-        if self.matching.given_by == "any" and _has_late_rows(self.matching):
+        if self.matching.deciding_row == "any" and _has_late_rows(self.matching):
             return cases_by_any(len(self.branch.slots), self.steps.maximal)
         has_old = bool((self.matching.status == OLD).any())
         return cases_by_latest(self.steps.maximal, has_old=has_old)
 
-    def _kept(self, sets: Sequence[Partials], case: AdvanceCase) -> Sequence[Partials]:
-        """Those partial matches whose slots are as the case asks."""
-        found = []
+    def _filter_kept(self, sets: Sequence[Partials], case: AdvanceCase) -> Sequence[Partials]:
+        """The partial matches whose slots meet the rules of the case."""
+        kept = []
         for partials in sets:
-            right = np.ones(len(partials), dtype=np.bool_)
+            fits = np.ones(len(partials), dtype=np.bool_)
             for slot in partials.elements:
                 filled = self.slots, partials
-                right &= meets_rule(case.rule(slot), slot, filled, self.matching.status)
-            found.append(partials.take(right))
-        return found
+                fits &= meets_rule(case.rule(slot), slot, filled, self.matching.status)
+            kept.append(partials.take(fits))
+        return kept
 
-    def _found(self, partials: Partials) -> MatchSet:
+    def _match_set(self, partials: Partials) -> MatchSet:
         rows = {v: self.slots.rows(v, partials) for s in self.branch.slots for v in s.variables}
         return MatchSet(rows, partials.earliest, partials.latest, self.branch.empty)
 
 
 def _has_late_rows(matching: AdvanceContext) -> bool:
-    """Whether a row is new that lies before one that is not."""
+    """Whether a new row lies before an old one."""
     status, start = matching.status, matching.events.partition.start
     late = (status[1:] == OLD) & (status[:-1] == NEW) & (start[1:] == start[:-1])
     return bool(late.any())
 
 
 def _begin_with_case(shape: Shape, walk: BranchWalk, kept: PartialsByGroup) -> Shape:
-    """The plan's shape, or the same beginning with the slot that the case is about."""
+    """The plan's shape, or the same shape beginning with the slot of the case."""
     slot = walk.pools.case.slot
     first = slots_of(shape)[0]
     if slot is None or slot == first or walk.slot(slot).is_list:
         return shape
     few, many = (len(walk.pools.pool(each).elements) for each in (slot, first))
-    # A plan knows which slots have few rows. What it does not know is how few of them are new.
+    # A plan knows which slots have few rows, but not how few of them are new.
     (variable,) = walk.slot(slot).variables
     many = min(many, int(walk.matching.events.below(variable)[-1]))
     return with_first(shape, slot, kept) if few * REORDER_FACTOR < many else shape
-
-
-# ---- what can fill a slot ----------------------------------------------------------------------
 
 
 def _find_elements(matching: AdvanceContext, slot: Slot, body: GroupBody | None) -> SlotElements:
@@ -156,16 +154,7 @@ def _find_elements(matching: AdvanceContext, slot: Slot, body: GroupBody | None)
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# Eager groups: partial matches that are found as events come and kept in the state.
-#
-# APAM evaluates some slots at once and defers the others to the final event. The group is evaluated
-# in the order of the pattern and every prefix of it is kept, so an event that arrives is joined
-# with what its predecessors have already become, once: new partial matches are the new ones of
-# the prefix before with all candidates, and its old ones with the new candidates.
-#
-# In the state rows are numbered as its table numbers them; here they are positions.
-# --------------------------------------------------------------------------------------------------
+# ---- partial matches of eager groups -------------------------------------------------------------
 
 
 GroupPrefixes = dict[int, list[Partials]]
@@ -184,8 +173,15 @@ class StoredPartials:
 def extend_prefixes(
     matcher: BranchMatcher, group: Sequence[int], old: GroupPrefixes | None
 ) -> GroupPrefixes:
-    """Partial matches of every prefix of the group, by its length. `old`: those known before
-    this advance; None where there are none to go on from, so that all are found anew."""
+    """Partial matches of every prefix of a branch's eager group, by length.
+
+    APAM evaluates some slots as events come and defers the others to the final event. The group is
+    evaluated in the order of the pattern and every prefix is kept, so a new event is joined once
+    with what its predecessors have already become: the new partial matches of a prefix are the new
+    ones of the prefix before with all candidates, and its old ones with the new candidates.
+
+    `old`: the prefixes known before this advance; None to find all of them from the events.
+    """
     prefixes: GroupPrefixes = {}
     known = _find_first(matcher, group[0], StatusRule(every=IS_OLD))
     new = _find_first(matcher, group[0], StatusRule(some=IS_NEW))
@@ -213,21 +209,18 @@ def _extend_prefix(
     sets: Sequence[Partials],
     rule: StatusRule | None = None,
 ) -> Iterator[Partials]:
-    """The partial matches with one more slot; `rule`: what its rows have to be."""
+    """Extends partial matches by the last slot of the prefix; `rule`: for the rows of that slot."""
     case = AdvanceCase() if rule is None else AdvanceCase({prefix[-1]: rule})
     walk = matcher.walk(case, prefix, keeps_all=True)
     before = frozenset(prefix[:-1])
     return walk.run(ChainRoute(left_deep_shape(prefix), {before: sets}))
 
 
-# ---- to the state and back ---------------------------------------------------------------------
-
-
 def prefixes_to_rows(
     branch: int, group: Sequence[int], prefixes: GroupPrefixes, kept: Flags, place: Positions
 ) -> Iterator[StoredPartials]:
-    """Partial matches that a later match can still need: `kept` says which positions stay,
-    `place` what number they have then."""
+    """Partial matches that a later match can still need, for the state. `kept`: the positions
+    that stay, `place`: their row numbers in the state's table."""
     for length, sets in prefixes.items():
         if length == 1:
             continue
@@ -241,7 +234,7 @@ def prefixes_to_rows(
 def prefixes_from_rows(
     stored: Sequence[StoredPartials], branch: int, group: Sequence[int], position: Positions
 ) -> GroupPrefixes:
-    """The prefixes of one group; `position` says where each row of the table lies now."""
+    """The prefixes of one group from the state; `position`: of each row of the state's table."""
     prefixes: GroupPrefixes = {}
     for each in stored:
         if each.branch == branch and each.group == tuple(group[: len(each.group)]):

@@ -1,9 +1,9 @@
-"""The scope of a step: which candidates each partial has to be tried with.
+"""The candidates of a step: which rows (or elements) each partial match is tried with.
 
-A scope is a range of positions, narrowed by the order, the window and bounds on time; a `Pool`
-turns it into a range of its candidates. With equalities the pool is sorted by (values, position),
-so that only candidates with equal values are in the range: the equality is never tested pair by
-pair. `blocks` then walks all pairs of a set of partials, a bounded number at a time.
+The scope of a step is a range of positions, narrowed by order, window and bounds; a
+`CandidatePool` turns it into a range of candidates, a `CandidateIndex` into a range of those with
+equal values. `pair_blocks` then lists all pairs, a bounded number at a time. `AdvanceCase` says
+which rows have to be new in this advance, `SlotCandidates` applies that.
 """
 
 from __future__ import annotations
@@ -26,99 +26,13 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.table import Flags
     from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.values.vectors import EventColumns, Vector
-
-
-# --------------------------------------------------------------------------------------------------
-# The disjoint cases that one advance's matches fall into, by which of their rows are new.
-#
-# A match is given in one advance, and what decides in which is the status of its rows: that of its
-# latest row, of its earliest, or that it has a new one at all. "Some slot is new" is no condition
-# on one slot; split by the first slot for which it holds, it is. So each case says of every slot
-# what its rows have to be, and the walk looks only at candidates that can be it.
-#
-# Rules are sets of statuses, as bits: `1 << NEW | 1 << OLD`.
-# --------------------------------------------------------------------------------------------------
-
-
-ANY_STATUS: Final = 1 << OLD | 1 << NEW | 1 << AHEAD
-KNOWN_STATUS: Final = 1 << OLD | 1 << NEW
-IS_OLD: Final = 1 << OLD
-IS_NEW: Final = 1 << NEW
-IS_AHEAD: Final = 1 << AHEAD
-
-
-@dataclass(frozen=True)
-class StatusRule:
-    """What the rows of a slot may be: every one of them, the first, the last, and at least one."""
-
-    every: int = KNOWN_STATUS
-    first: int = ANY_STATUS
-    last: int = ANY_STATUS
-    some: int = ANY_STATUS
-
-    @property
-    def of_one_row(self) -> int:
-        return self.every & self.first & self.last & self.some
-
-    @property
-    def looks_inside(self) -> bool:
-        return self.some != ANY_STATUS or self.every != ANY_STATUS
-
-    @property
-    def looks_at_lists(self) -> bool:
-        """Whether it asks more than `every`, which single elements have shown."""
-        return (self.first, self.last, self.some) != (ANY_STATUS, ANY_STATUS, ANY_STATUS)
-
-
-@dataclass(frozen=True)
-class AdvanceCase:
-    """`slot`: the one whose rows are the reason for this case, so usually the fewest."""
-
-    rules: Mapping[int, StatusRule] = field(default_factory=dict)
-    others: StatusRule = field(default_factory=StatusRule)
-    slot: int | None = None
-
-    def rule(self, slot: int) -> StatusRule:
-        return self.rules.get(slot, self.others)
-
-
-def cases_by_latest(maximal: Sequence[int], *, has_old: bool) -> Iterator[AdvanceCase]:
-    """The latest row is new: some slot that may hold it ends in a new row."""
-    for turn, slot in enumerate(maximal):
-        if turn and not has_old:
-            return
-        before = dict.fromkeys(maximal[:turn], StatusRule(every=IS_OLD))
-        yield AdvanceCase({**before, slot: StatusRule(last=IS_NEW)}, slot=slot)
-
-
-def cases_by_any(slots: int, maximal: Sequence[int]) -> Iterator[AdvanceCase]:
-    """Some row is new, wherever it lies: the latest or, where rows came late, one before."""
-    for turn, slot in enumerate(maximal):
-        before = dict.fromkeys(maximal[:turn], StatusRule(last=IS_OLD))
-        yield AdvanceCase({**before, slot: StatusRule(last=IS_NEW)}, slot=slot)
-    ends_old = dict.fromkeys(maximal, StatusRule(last=IS_OLD))
-    for slot in range(slots):
-        rules = {**ends_old, **dict.fromkeys(range(slot), StatusRule(every=IS_OLD))}
-        last = IS_OLD if slot in maximal else ANY_STATUS
-        yield AdvanceCase({**rules, slot: StatusRule(last=last, some=IS_NEW)}, slot=slot)
-
-
-def cases_by_earliest(minimal: Sequence[int]) -> Iterator[AdvanceCase]:
-    """The earliest row is new, and the others are that or lie ahead."""
-    later = IS_NEW | IS_AHEAD
-    for turn, slot in enumerate(minimal):
-        before = dict.fromkeys(minimal[:turn], StatusRule(every=IS_AHEAD))
-        rules = {**before, slot: StatusRule(every=later, first=IS_NEW)}
-        yield AdvanceCase(rules, StatusRule(every=later), slot=slot)
-
-
-# What a search for a range takes, compared with a row of the table of a pool.
+# Cost of the search for one range, relative to one row of a pool's table.
 POOL_SEARCH_COST = 16
 
 
 @dataclass(frozen=True)
 class PositionRanges:
-    """Rows (or candidates) [low, high), one range a partial; empty where low >= high."""
+    """Rows (or candidates) [low, high), one range for each partial; empty where low >= high."""
 
     low: Positions
     high: Positions
@@ -135,21 +49,25 @@ class CandidatePool:
         self._below: Positions | None = None
 
     def find(self, rows: PositionRanges) -> PositionRanges:
-        """The candidates that begin in each range of rows."""
+        """The candidates whose first row is in each range."""
         high = np.maximum(rows.low, rows.high)
         if self._below is None and len(high) * POOL_SEARCH_COST < self._size:
             return PositionRanges(
                 np.searchsorted(self._first, rows.low), np.searchsorted(self._first, high)
             )
         if self._below is None:
-            # How many begin before each position: dear to make, and then one look a range.
+            # How many begin before each position: costly to build, then one access a range.
             self._below = np.zeros(self._size + 1, dtype=np.int64)
             np.cumsum(np.bincount(self._first, minlength=self._size), out=self._below[1:])
         return PositionRanges(self._below[rows.low], self._below[high])
 
 
 class CandidateIndex:
-    """A pool whose candidates are found by equal values first, then by position."""
+    """A pool whose candidates are found by equal values first, then by position.
+
+    Sorted by (values, position), so a range holds only candidates with equal values: the
+    equalities are never tested pair by pair.
+    """
 
     def __init__(
         self,
@@ -159,9 +77,9 @@ class CandidateIndex:
         columns: EventColumns,
         size: int,
     ) -> None:
-        # `keys`: what is equal, and the row of each element at which it is read.
+        """`keys`: the cells of the equalities, each with the rows at which it is read."""
         # For each cell its distinct values, and the distinct codes of the cells up to it. Codes
-        # are made dense after each cell: a product of all dictionaries could pass int64.
+        # are made dense after each cell: a product of all dictionaries could exceed int64.
         self._levels: list[tuple[npt.NDArray[Any], Positions]] = []
         self._stride = size + 1
         code, known = np.zeros(len(first), dtype=np.int64), np.ones(len(first), dtype=np.bool_)
@@ -196,14 +114,14 @@ class CandidateIndex:
 
 
 def _normalize_values(vector: Vector) -> npt.NDArray[Any]:
-    """Values that are equal exactly when Spark says so: -0.0 becomes 0.0."""
+    """Values that are equal exactly when they are in Spark: -0.0 becomes 0.0."""
     return vector.values + 0.0 if vector.values.dtype.kind == "f" else vector.values
 
 
 def _find_places(
     dictionary: npt.NDArray[Any], values: npt.NDArray[Any]
 ) -> tuple[Positions, npt.NDArray[np.bool_]]:
-    """Where each value stands in the sorted dictionary, and whether it is there at all."""
+    """The place of each value in the sorted dictionary, and whether it is there."""
     if not len(dictionary):
         return np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
     place = np.minimum(np.searchsorted(dictionary, values), len(dictionary) - 1)
@@ -213,17 +131,20 @@ def _find_places(
     return place, there
 
 
+# ---- scopes --------------------------------------------------------------------------------------
+
+
 def find_scope(
     step: Step, events: Events, slots: BranchSlots, partials: Partials
 ) -> PositionRanges:
-    """The rows that may fill the step's slot: window, order, and for a list what is in it."""
+    """The rows that may fill the step's slot, by window, order and the list so far."""
     tie = events.tie
     after = [tie.end[slots.last(slot, partials)] for slot in step.after]
     before = [tie.start[slots.first(slot, partials)] for slot in step.before]
     if step.slot in partials.elements:
         after.append(tie.end[slots.last(step.slot, partials)])
-    # What comes after a bound row is in the window of the latest one as it is, and likewise
-    # before; the window's edge only matters on an open side.
+    # A row after a bound one lies after the window's start anyway, and likewise before one: the
+    # edge of the window only matters on a side without a bound row.
     low = np.maximum.reduce(after) if after else events.window.start[partials.latest]
     high = np.minimum.reduce(before) if before else events.window.end[partials.earliest]
     if partials.floor is not None:
@@ -232,15 +153,15 @@ def find_scope(
 
 
 def values_grow(values: Vector, first: Positions, events: Events) -> bool:
-    """Whether the values of candidates never fall within a partition, and all are known."""
+    """Whether the candidates' values never decrease within a partition and none is NULL."""
     if values.valid is not None or values.values.dtype == object:
         return False
-    # NaN is above all numbers in SQL, which no comparison of numpy says. One that stands alone
-    # falls nowhere.
+    # SQL orders NaN above all numbers, numpy does not. The comparisons below find any NaN except
+    # in the first place, where it has no predecessor.
     if values.values.dtype.kind == "f" and np.isnan(values.values[:1]).any():
         return False
     partition = events.partition.start[first]
-    # A column that does not follow time shows it early.
+    # A column that does not grow with time usually shows it in the first rows.
     for stop in (1 << 10, len(first)):
         mine, at = values.values[:stop], partition[:stop]
         if not ((mine[1:] >= mine[:-1]) | (at[1:] != at[:-1])).all():
@@ -251,10 +172,12 @@ def values_grow(values: Vector, first: Positions, events: Events) -> bool:
 def narrow_ranges(
     ranges: PositionRanges, bound: CellBound, values: npt.NDArray[Any], reader: CellReader
 ) -> PositionRanges:
-    """Cuts ranges of candidates to those that can meet the bound. `values`: of the candidates,
-    growing within each range."""
+    """Narrows ranges of candidates to those that can meet the bound.
+
+    `values` of the candidates, ascending within each range.
+    """
     low, high = ranges.low, np.maximum(ranges.low, ranges.high)
-    # A bound that overflows says nothing; the condition itself is tested and counted later.
+    # A bound that overflows narrows nothing; the condition itself is tested and counted later.
     limit = replace(
         reader, tally=ErrorTally(ansi=reader.tally.ansi, lookups=reader.tally.lookups)
     ).values(bound.bound)
@@ -276,7 +199,7 @@ def narrow_ranges(
 
 
 def pair_blocks(ranges: PositionRanges, size: int) -> Iterator[tuple[Positions, Positions]]:
-    """All pairs (partial, candidate index), at most `size` at a time, in order."""
+    """All pairs (partial, candidate index) in order, in blocks of at most `size`."""
     counts = np.maximum(ranges.high - ranges.low, 0)
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -292,17 +215,100 @@ def pair_blocks(ranges: PositionRanges, size: int) -> Iterator[tuple[Positions, 
         yield partial, np.arange(start, stop) + shift[partial]
 
 
-# --------------------------------------------------------------------------------------------------
-# What may fill a slot in this advance, and how it is looked up.
-#
-# One `Pools` serves all walks of one case (`cases.py`): which of its rows have to be old or new is
-# pushed into the candidates. Pools and indexes are made when a step first needs them.
-# --------------------------------------------------------------------------------------------------
+# ---- which rows are new: the cases of an advance -------------------------------------------------
+
+
+ANY_STATUS: Final = 1 << OLD | 1 << NEW | 1 << AHEAD
+KNOWN_STATUS: Final = 1 << OLD | 1 << NEW
+IS_OLD: Final = 1 << OLD
+IS_NEW: Final = 1 << NEW
+IS_AHEAD: Final = 1 << AHEAD
+
+
+@dataclass(frozen=True)
+class StatusRule:
+    """The statuses that the rows of a slot may have, as sets of bits (`1 << NEW | 1 << OLD`).
+
+    `every` holds for all rows, `first` and `last` for those at the ends, `some` for at least one.
+    """
+
+    every: int = KNOWN_STATUS
+    first: int = ANY_STATUS
+    last: int = ANY_STATUS
+    some: int = ANY_STATUS
+
+    @property
+    def single_row(self) -> int:
+        return self.every & self.first & self.last & self.some
+
+    @property
+    def checks_all_rows(self) -> bool:
+        return self.some != ANY_STATUS or self.every != ANY_STATUS
+
+    @property
+    def checks_lists(self) -> bool:
+        """Whether it restricts more than `every`, which is tested on single elements."""
+        return (self.first, self.last, self.some) != (ANY_STATUS, ANY_STATUS, ANY_STATUS)
+
+
+@dataclass(frozen=True)
+class AdvanceCase:
+    """One of the disjoint cases into which the matches of an advance fall.
+
+    A match is given in the advance that its deciding row belongs to: its latest row, its earliest,
+    or any new one. "Some slot has a new row" is no rule for a single slot, but split by the first
+    slot for which it holds, it is. So each case has a rule for every slot, and the walk only takes
+    candidates that meet it. `slot` is the one whose new rows make the case, usually the rarest.
+    """
+
+    rules: Mapping[int, StatusRule] = field(default_factory=dict)
+    others: StatusRule = field(default_factory=StatusRule)
+    slot: int | None = None
+
+    def rule(self, slot: int) -> StatusRule:
+        return self.rules.get(slot, self.others)
+
+
+def cases_by_latest(maximal: Sequence[int], *, has_old: bool) -> Iterator[AdvanceCase]:
+    """Cases for a new latest row: one of the slots that may hold it ends in a new row."""
+    for turn, slot in enumerate(maximal):
+        if turn and not has_old:
+            return
+        before = dict.fromkeys(maximal[:turn], StatusRule(every=IS_OLD))
+        yield AdvanceCase({**before, slot: StatusRule(last=IS_NEW)}, slot=slot)
+
+
+def cases_by_any(slots: int, maximal: Sequence[int]) -> Iterator[AdvanceCase]:
+    """Cases for any new row: the latest or, where rows came late, one before it."""
+    for turn, slot in enumerate(maximal):
+        before = dict.fromkeys(maximal[:turn], StatusRule(last=IS_OLD))
+        yield AdvanceCase({**before, slot: StatusRule(last=IS_NEW)}, slot=slot)
+    ends_old = dict.fromkeys(maximal, StatusRule(last=IS_OLD))
+    for slot in range(slots):
+        rules = {**ends_old, **dict.fromkeys(range(slot), StatusRule(every=IS_OLD))}
+        last = IS_OLD if slot in maximal else ANY_STATUS
+        yield AdvanceCase({**rules, slot: StatusRule(last=last, some=IS_NEW)}, slot=slot)
+
+
+def cases_by_earliest(minimal: Sequence[int]) -> Iterator[AdvanceCase]:
+    """Cases for a new earliest row: the other rows are new or ahead."""
+    later = IS_NEW | IS_AHEAD
+    for turn, slot in enumerate(minimal):
+        before = dict.fromkeys(minimal[:turn], StatusRule(every=IS_AHEAD))
+        rules = {**before, slot: StatusRule(every=later, first=IS_NEW)}
+        yield AdvanceCase(rules, StatusRule(every=later), slot=slot)
+
+
+# ---- the candidates of one case ------------------------------------------------------------------
 
 
 @dataclass
 class SlotCandidates:
-    """Candidates of every slot of a branch, by position and by equal values."""
+    """The candidates of every slot of a branch in one case, by position and by equal values.
+
+    What the case requires of a slot's rows is applied to the candidates here. Pools and indexes
+    are built when a step first needs them.
+    """
 
     matching: AdvanceContext
     slots: BranchSlots
@@ -312,7 +318,7 @@ class SlotCandidates:
     _growing: dict[tuple[int, Cell], bool] = field(default_factory=dict)
 
     def pool(self, slot: int) -> CandidatePool:
-        """The slot's candidates that may take part in this advance."""
+        """The slot's candidates that meet the case's rule."""
         if slot not in self._pools:
             matching, filled = self.matching, self.slots.elements[slot]
             if filled.members is None:
@@ -328,7 +334,7 @@ class SlotCandidates:
         return self._pools[slot]
 
     def index(self, slot: int, equalities: Sequence[CellEquality]) -> CandidateIndex:
-        """The same candidates by the values that the equalities ask for."""
+        """The same candidates, indexed by the cells of the equalities."""
         key = slot, tuple(equality.cell for equality in equalities)
         if key not in self._indexes:
             elements, events = self.pool(slot).elements, self.matching.events
@@ -339,7 +345,7 @@ class SlotCandidates:
         return self._indexes[key]
 
     def grows(self, slot: int, cell: Cell) -> bool:
-        """Whether the cell's values never fall with time, over the slot's candidates."""
+        """Whether the cell's values never decrease with time, over the slot's candidates."""
         if (slot, cell) not in self._growing:
             elements = self.pool(slot).elements
             values = self.values(cell, elements)
@@ -350,19 +356,19 @@ class SlotCandidates:
         assert cell.column is not None
         return self.matching.events.columns.gather(cell.column, cell.type, rows)
 
-    def rightly_filled(self, slot: int, partials: Partials) -> Flags | None:
-        """For complete lists: which ones have rows of the status asked for; None for all."""
+    def meets_list_rule(self, slot: int, partials: Partials) -> Flags | None:
+        """Which complete lists meet the case's rule; None for all."""
         rule = self.case.rule(slot)
-        if not rule.looks_at_lists:
+        if not rule.checks_lists:
             return None
         return meets_rule(rule, slot, (self.slots, partials), self.matching.status)
 
     def _allowed(self, slot: int, elements: Positions) -> Flags:
-        """What is known of a single element already; a plain slot has just one."""
+        """Whether an element may meet the rule; in a plain slot, which has one, whether it does."""
         status, filled = self.matching.status, self.slots.elements[slot]
         rule = self.case.rule(slot)
         if filled.members is None:
-            allowed = rule.every if filled.slot.is_list else rule.of_one_row
+            allowed = rule.every if filled.slot.is_list else rule.single_row
             return np.asarray(allowed >> status[elements] & 1, dtype=np.bool_)
         kept = np.ones(len(elements), dtype=np.bool_)
         for variable in filled.members:
@@ -373,11 +379,11 @@ class SlotCandidates:
 def meets_rule(
     rule: StatusRule, slot: int, filled: tuple[BranchSlots, Partials], status: Positions
 ) -> Flags:
-    """Of which partial matches the slot's rows are as the rule asks."""
+    """The partial matches in which the slot's rows meet the rule."""
     slots, partials = filled
     kept = np.asarray(rule.first >> status[slots.first(slot, partials)] & 1, dtype=np.bool_)
     kept &= (rule.last >> status[slots.last(slot, partials)] & 1).astype(np.bool_)
-    if rule.looks_inside:
+    if rule.checks_all_rows:
         has = np.zeros(len(partials), dtype=np.bool_)
         for rows in slots.all_rows(slot, partials):
             kept &= (rule.every >> status[rows] & 1).all(axis=1)

@@ -1,18 +1,8 @@
-"""In which advance a match is given: as soon as no row that may still come can change it.
+"""What the engines of one advance share, and in which advance a match is given.
 
-`horizon`: all rows with an event time up to it have come, so later ones are later than it. What
-can still change a match hangs on the program, and with it the row that says when:
-
-    any       skip-till-any without NOT, in a window of time: nothing. A match is given in the
-              advance that brings the last of its rows, in whatever order they come.
-    latest    a NOT between parts, or a window of events: rows before the latest one. Given when
-              the horizon has passed that. Consuming looks at matches in the order of their latest
-              rows, too.
-    earliest  a NOT behind the last part, or around all: rows up to a window after the earliest.
-    start     next and strict: rows that a run from the same start could still take. Given when
-              all runs of the start have ended, or their window has.
-
-Rows carry two flags in the state: GIVEN, the matches that they decide were given, and USED,
+`horizon`: all rows with an event time up to it have come, so later ones are later than it. A match
+is given as soon as no row that may still come can change it; `deciding_row` says what that depends
+on. Rows carry two flags in the state: GIVEN, the matches that they decide were given, and USED,
 consumed by a match.
 """
 
@@ -32,32 +22,32 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.tally import ErrorTally
 
 
-# --------------------------------------------------------------------------------------------------
-# What all engines of one advance share, and what they give: sets of matches as positions.
-# --------------------------------------------------------------------------------------------------
-
-
-# Which row of a match says in which advance it is given: `deciding.py`.
+# Which row of a match decides in which advance it is given.
 DecidingRow = Literal["any", "latest", "earliest", "start"]
+Horizon = int | float | None
 
 
 @dataclass
 class AdvanceContext:
-    """What all branches of one advance share. `status` has OLD, NEW or AHEAD for each row, and
-    `given_by` says of which row of a match it counts."""
+    """What all branches of one advance share.
+
+    `status` has OLD, NEW or AHEAD for each row; `deciding_row` says whose status counts in a match.
+    """
 
     program: Program
     events: Events
     status: Positions
     meter: Meter
     tally: ErrorTally
-    given_by: DecidingRow = "latest"
+    deciding_row: DecidingRow = "latest"
 
 
 @dataclass(frozen=True)
 class MatchSet:
-    """Matches as row positions: (n,) for a variable, (n, length) for a list. Variables that are
-    not in `rows` are unfilled, those in `empty` bound to the empty list."""
+    """Matches as row positions: (n,) for a variable, (n, length) for a list.
+
+    Variables that are not in `rows` are unfilled; those in `empty` are bound to the empty list.
+    """
 
     rows: Mapping[int, Positions]
     earliest: Positions
@@ -76,10 +66,24 @@ class MatchSet:
         )
 
 
-Horizon = int | float | None
+# ---- in which advance a match is given -----------------------------------------------------------
 
 
 def deciding_row(program: Program) -> DecidingRow:
+    """The row of a match that decides in which advance it is given.
+
+    A match is given as soon as no row that may still come can change it. What can still change it
+    depends on the program:
+
+    any       skip till any match without NOT, in a window of time: nothing. A match is given in
+              the advance that brings the last of its rows, in whatever order they come.
+    latest    a NOT between parts, or a window of events: rows before the latest one. Given when
+              the horizon has passed that row. Consuming, which takes matches in the order of
+              their latest rows, needs the same.
+    earliest  a NOT after the last part, or around all: rows up to a window after the earliest.
+    start     next and strict: rows that a run from the same start could still take. Given when
+              all runs of the start have ended, or their window has.
+    """
     if program.consumption == "consume":
         return "latest"
     if program.strategy != "any":
@@ -91,7 +95,7 @@ def deciding_row(program: Program) -> DecidingRow:
 
 
 def negation_places(program: Program) -> set[str]:
-    """Where the pattern has NOTs, those inside repeated groups included."""
+    """The places of the pattern's NOTs, those inside repeated groups included."""
     bodies = [slot.body for branch in program.branches for slot in branch.slots if slot.body]
     return {
         negation.place
@@ -101,33 +105,66 @@ def negation_places(program: Program) -> set[str]:
     }
 
 
+def latest_row_waits(program: Program) -> bool:
+    """Whether a match that its latest row decides also depends on rows after it.
+
+    Consuming needs the complete answer up to that row.
+    """
+    return program.strategy != "any" or bool(negation_places(program) & {"end", "around"})
+
+
 def waits_for_horizon(program: Program) -> bool:
-    """Whether rows beyond the horizon are left alone until it has passed them."""
+    """Whether rows beyond the horizon are left out until it has passed them."""
     return deciding_row(program) != "any"
 
 
+def needs_two_windows(program: Program) -> bool:
+    """Whether rows count that lie one window before the window that is still open."""
+    if program.consumption == "consume":
+        return latest_row_waits(program)
+    places = negation_places(program)
+    is_open = program.strategy != "any" or bool(places & {"end", "around"})
+    return is_open and bool(places & {"start", "around"})
+
+
+def _is_timed(program: Program) -> bool:
+    return program.window is None or program.window.kind == "time"
+
+
+# ---- the status of rows --------------------------------------------------------------------------
+
+
 def row_status(program: Program, events: Events, given: Flags, horizon: Horizon) -> Positions:
-    """Of each row: were the matches that it decides given, are they now, or later."""
-    found = np.where(_decided_rows(program, events, horizon), NEW, AHEAD)
-    found[given] = OLD
-    return found
+    """The status of each row: whether the matches that it decides were given (`given`), are given
+    in this advance, or later."""
+    status = np.where(_decided_rows(program, events, horizon), NEW, AHEAD)
+    status[given] = OLD
+    return status
 
 
 def slice_status(events: Events, home: Flags, given: Flags) -> Positions:
-    """The same where time was sliced: copies before a slice's own rows are old there, copies
-    after them lie ahead."""
+    """The status of each row where time is sliced: copies before a slice's own rows are OLD,
+    copies after them AHEAD."""
     count = np.concatenate([[0], np.cumsum(home)])
     earlier = count[:-1] - count[events.partition.start]
     own = count[events.partition.end] - count[events.partition.start]
     # A slice with copies only has no latest event of its own.
     outside = np.where((earlier == 0) & (own > 0), OLD, AHEAD)
-    found = np.where(home, NEW, outside)
-    found[given] = OLD
-    return found
+    status = np.where(home, NEW, outside)
+    status[given] = OLD
+    return status
+
+
+def _decided_rows(program: Program, events: Events, horizon: Horizon) -> Flags:
+    """Rows whose matches can be given, if they are the deciding row."""
+    by = deciding_row(program)
+    if by in {"any", "start"} or (by == "latest" and not latest_row_waits(program)):
+        return np.ones(events.size, dtype=np.bool_)
+    return window_has_passed(program, events, horizon)
 
 
 def window_has_passed(program: Program, events: Events, horizon: Horizon) -> Flags:
-    """Rows whose window, from them on, is known to its end."""
+    """Rows whose window, from them on, is complete."""
     window = program.window
     if horizon is None:
         return np.ones(events.size, dtype=np.bool_)
@@ -139,7 +176,7 @@ def window_has_passed(program: Program, events: Events, horizon: Horizon) -> Fla
 
 
 def needed_rows(program: Program, events: Events, horizon: int | float) -> Flags:
-    """Rows that can be in, or forbid, a match that is not given yet."""
+    """Rows that can be in a match that is not given yet, or forbid one."""
     window = program.window
     if window is None:
         return np.ones(events.size, dtype=np.bool_)
@@ -150,34 +187,11 @@ def needed_rows(program: Program, events: Events, horizon: int | float) -> Flags
 
 
 def are_beyond(events: Events, horizon: int | float, reach: int | float) -> Flags:
-    """Rows that are further than `reach` from every one that comes after the horizon. Between
-    floats the distance may round to what it is to the horizon itself."""
+    """Rows that are more than `reach` before every row that comes after the horizon.
+
+    Those come after the horizon itself, so a distance of `reach` to the horizon is enough; but
+    between floats it may round to the same number, so there it must be larger.
+    """
     distance = horizon - events.time
     beyond = distance > reach if distance.dtype.kind == "f" else distance >= reach
     return np.asarray(beyond, dtype=np.bool_)
-
-
-def _is_timed(program: Program) -> bool:
-    return program.window is None or program.window.kind == "time"
-
-
-def _decided_rows(program: Program, events: Events, horizon: Horizon) -> Flags:
-    """By the row that counts: whether its matches can be given."""
-    by = deciding_row(program)
-    if by in {"any", "start"} or (by == "latest" and not latest_row_waits(program)):
-        return np.ones(events.size, dtype=np.bool_)
-    return window_has_passed(program, events, horizon)
-
-
-def latest_row_waits(program: Program) -> bool:
-    """Whether rows behind the latest one count: consuming needs the complete answer so far."""
-    return program.strategy != "any" or bool(negation_places(program) & {"end", "around"})
-
-
-def needs_two_windows(program: Program) -> bool:
-    """Whether rows matter that lie a window before the window that is still open."""
-    if program.consumption == "consume":
-        return latest_row_waits(program)
-    places = negation_places(program)
-    is_open = program.strategy != "any" or bool(places & {"end", "around"})
-    return is_open and bool(places & {"start", "around"})

@@ -310,7 +310,7 @@ class _EagerGroups:
 def keeps_partial_matches(matching: AdvanceContext) -> bool:
     """Whether a plan's eager groups are kept. Not where a match hangs on its earliest row: which
     partial matches are new is then not known from the status of their rows."""
-    return matching.program.strategy == "any" and matching.given_by != "earliest"
+    return matching.program.strategy == "any" and matching.deciding_row != "earliest"
 
 
 def _find_matches(eager: _EagerGroups, horizon: int | float | None) -> Iterator[MatchSet]:
@@ -428,7 +428,7 @@ def _set_flag(table: pa.Table, name: str, flags: Flags) -> pa.Table:
 def _rows_to_keep(matching: AdvanceContext, horizon: int | float) -> Flags:
     program, events = matching.program, matching.events
     stay = needed_rows(program, events, horizon)
-    if matching.given_by == "start" and not negation_places(program) & {"start", "around"}:
+    if matching.deciding_row == "start" and not negation_places(program) & {"start", "around"}:
         stay &= _rows_from_open_starts(matching)
     return stay
 

@@ -1,9 +1,6 @@
-"""What the engine counts while it works, and the limits that end it.
+"""What the engine counts while it works, and the limits that end a query.
 
-Counts of partial matches and matches are kept for each *stretch*: a partition key and a
-window-long piece of its time: what an automaton would hold there. It does not depend on how keys
-were dealt to buckets. A time slice counts for itself, so where an input is sliced, matches that
-begin in the copied window before a slice count apart from those of the slice before.
+`Metrics` are the sums that a bucket reports; a `Meter` counts for one set of events.
 """
 
 from __future__ import annotations
@@ -23,20 +20,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Condition, Limits
 
 
-# So many tests weigh as much as what was known before.
-PRIOR_TEST_COUNT = 20
-UNKNOWN_SELECTIVITY = 0.5
-
-
 @dataclass
 class Metrics:
-    """Sums over a bucket, except the peaks; the names of the first are those of `output.METRICS`.
+    """Sums over a bucket, except the peaks; the first names are those of `output.METRICS`.
 
-    `conditions`: by place in the program how many combinations were tested and kept; what an
-    index or a bound cut off counts as tested. `candidates` by variable. `stretches`: how many
-    windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch
-    and slots. `swaps`: changes of plan with their reasons. `remotes`: what was looked up, by the
-    names of the sources.
+    `conditions`: combinations tested and kept, by the condition's place in the program; what an
+    index or a bound leaves out counts as tested. `candidates`: by variable. `stretches`: how many
+    windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch and
+    slots. `swaps`: changes of plan with their reasons. `remotes`: lookups, by source.
     """
 
     rows: int = 0
@@ -63,7 +54,7 @@ class Metrics:
             setattr(self, name, _combine_metric(name, mine, theirs))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; a join is called by its branch and slots: "0:1,2"."""
+        """Plain data; a join is named by its branch and slots: "0:1,2"."""
         nodes = {
             f"{branch}:{','.join(map(str, sorted(slots)))}": list(counts)
             for (branch, slots), counts in self.nodes.items()
@@ -97,30 +88,19 @@ def _add_counts(mine: Any, theirs: Any) -> Any:
     return (mine[0] + theirs[0], mine[1] + theirs[1]) if isinstance(mine, tuple) else mine + theirs
 
 
-@dataclass
-class WorkTrace:
-    """Who caused the work: pairs and results by the position of the latest row in them. That is
-    the event at whose arrival an engine that takes events one by one would have done it, where
-    each join's later side is the newer one: an eager group in the order of the pattern, a merge
-    that begins at the final event."""
-
-    pairs: Positions
-    results: Positions
-
-    @classmethod
-    def over(cls, size: int) -> WorkTrace:
-        return cls(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
-
-    def add(self, pairs: Positions | None, results: Positions | None) -> None:
-        size = len(self.pairs)
-        if pairs is not None:
-            self.pairs += np.bincount(pairs, minlength=size)
-        if results is not None:
-            self.results += np.bincount(results, minlength=size)
+# The prior selectivity of a condition weighs as much as this many tests.
+PRIOR_TEST_COUNT = 20
+UNKNOWN_SELECTIVITY = 0.5
 
 
 class Meter:
-    """Counts for one set of events and holds the limits."""
+    """Counts the work on one set of events and enforces the limits.
+
+    Partial matches and matches are counted for each *stretch*: a partition key and a window-long
+    piece of its time, which is what an automaton would hold there. The counts do not depend on how
+    keys were dealt to buckets. A time slice counts for itself, so where an input is sliced, matches
+    that begin in the copied window before a slice count apart from those of the slice before.
+    """
 
     def __init__(self, events: Events, limits: Limits, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -137,35 +117,35 @@ class Meter:
         self._nodes: dict[tuple[int, frozenset[int]], list[int]] = {}
         self.trace: WorkTrace | None = None
 
-    def pairs(self, count: int) -> None:
+    def count_pairs(self, count: int) -> None:
         self.metrics.pairs += count
 
-    def node(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
-        """Work of one join: pairs evaluated, partial matches that came of them."""
+    def count_join(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
+        """Work of one join: the pairs evaluated and the partial matches they gave."""
         counts = self._nodes.setdefault(node, [0, 0])
         counts[0] += pairs
         counts[1] += partials
 
-    def tested(self, conditions: Iterable[Condition], tested: float, kept: float) -> None:
-        """How many combinations a test kept. Where several conditions were one test, as in an
-        index, each is taken to have done its equal part."""
+    def count_tests(self, conditions: Iterable[Condition], tested: float, kept: float) -> None:
+        """How many combinations a test kept. Several conditions that were one test, as in an
+        index, share its selectivity equally."""
         places = [self._place[id(condition)] for condition in conditions]
         if tested and places:
             share = (kept / tested) ** (1 / len(places))
             self._tests[places] += (tested, tested * share)
 
-    def held(self, condition: Condition, held: Flags) -> None:
-        self.tested((condition,), len(held), int(np.count_nonzero(held)))
+    def count_results(self, condition: Condition, held: Flags) -> None:
+        self.count_tests((condition,), len(held), int(np.count_nonzero(held)))
 
-    def kept_share(self, condition: Condition) -> float:
-        """The selectivity so far, beginning with what the planner knows of it, or a half."""
+    def observed_selectivity(self, condition: Condition) -> float:
+        """The selectivity so far, starting from the planner's estimate, or a half."""
         place = self._place[id(condition)]
         tested, kept = self._tests[place]
         known = self._known.get(place, UNKNOWN_SELECTIVITY)
         return float((kept + known * PRIOR_TEST_COUNT) / (tested + PRIOR_TEST_COUNT))
 
     def close(self) -> None:
-        """Puts what was counted on the way into the metrics."""
+        """Writes the counts of conditions and joins into the metrics."""
         self.metrics.conditions = {
             place: (round(tested), round(kept))
             for place, (tested, kept) in enumerate(self._tests.tolist())
@@ -173,8 +153,8 @@ class Meter:
         }
         self.metrics.nodes = {node: (p, q) for node, (p, q) in self._nodes.items()}
 
-    def partials(self, earliest: Positions) -> None:
-        """New partial matches, by the position of their earliest row."""
+    def count_partials(self, earliest: Positions) -> None:
+        """Counts new partial matches, by the position of their earliest row."""
         if not len(earliest):
             return
         self.metrics.partial_matches += len(earliest)
@@ -183,7 +163,7 @@ class Meter:
         )
         self.metrics.peak_partial_matches = max(self.metrics.peak_partial_matches, peak)
 
-    def matches(self, earliest: Positions) -> None:
+    def count_matches(self, earliest: Positions) -> None:
         if len(earliest):
             self.metrics.matches += len(earliest)
             self._count(self._matches, earliest, self._limits.matches, "matches")
@@ -191,15 +171,15 @@ class Meter:
     def _count(self, counts: Positions, earliest: Positions, limit: int | None, what: str) -> int:
         stretch = self.stretch[earliest]
         first = int(stretch.min())
-        found = np.bincount(stretch - first)
-        here = counts[first : first + len(found)]
-        here += found
+        added = np.bincount(stretch - first)
+        here = counts[first : first + len(added)]
+        here += added
         worst = int(here.argmax())
         if limit is not None and here[worst] > limit:
-            self._exceeded(first + worst, int(here[worst]), limit, what)
+            self._raise_limit(first + worst, int(here[worst]), limit, what)
         return int(here[worst])
 
-    def _exceeded(self, stretch: int, count: int, limit: int, what: str) -> None:
+    def _raise_limit(self, stretch: int, count: int, limit: int, what: str) -> None:
         position = int(np.searchsorted(self.stretch, stretch))
         key = self._events.key_of(position)
         start = self._events.start_of(position)
@@ -217,3 +197,27 @@ class Meter:
                 "pairs": self.metrics.pairs,
             },
         )  # fmt: skip
+
+
+@dataclass
+class WorkTrace:
+    """Pairs and results by the position of the latest row in them.
+
+    That is the event on whose arrival an engine that takes events one by one would have done this
+    work, provided that each join's later side is the newer one: an eager group in the order of the
+    pattern, or a merge that begins at the final event.
+    """
+
+    pairs: Positions
+    results: Positions
+
+    @classmethod
+    def over(cls, size: int) -> WorkTrace:
+        return cls(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+
+    def add(self, pairs: Positions | None, results: Positions | None) -> None:
+        size = len(self.pairs)
+        if pairs is not None:
+            self.pairs += np.bincount(pairs, minlength=size)
+        if results is not None:
+            self.results += np.bincount(results, minlength=size)

@@ -1,8 +1,8 @@
-"""NOT as an anti-join: which partial matches no row stands against.
+"""NOT as an anti-join: which partial matches no row of the negated variable blocks.
 
 A check runs as soon as the parts around the NOT and the variables of its conditions are bound.
-Without conditions it counts candidates in the forbidden range; with some it expands the range in
-blocks, like a step, and asks whether any row meets them all. A match's own rows never block it.
+Without conditions it counts candidates in the forbidden range; with conditions it expands the range
+in blocks, like a step, and tests whether any row meets them all. A match's own rows never block it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,38 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.steps import NegationCheck
     from spark_cep.udfs.events.table import Events, Flags, Positions
     from spark_cep.udfs.program import Negation
-    from spark_cep.udfs.values.evaluate import ErrorTally
+    from spark_cep.udfs.values.tally import ErrorTally
+
+
+@dataclass(frozen=True)
+class _GroupIteration:
+    """For a NOT in a repeated group: the rows of the iteration's members and of the iteration
+    before, and which entries are first iterations."""
+
+    rows: Mapping[int, Positions]
+    previous: Mapping[int, Positions]
+    first: Flags
+
+
+@dataclass(frozen=True)
+class _NegationScope:
+    """What one check reads: for each partial the forbidden range and the match's own rows."""
+
+    partials: Partials
+    rows: PositionRanges
+    own: list[Positions]
+    iteration: _GroupIteration | None = None
+
+    def candidates(
+        self, check: NegationCheck, partial: Positions, rows: Positions
+    ) -> CandidateRows:
+        negated = {check.negation.variable: rows}
+        if self.iteration is None:
+            return CandidateRows(negated)
+        return CandidateRows(
+            {**negated, **{v: mine[partial] for v, mine in self.iteration.rows.items()}},
+            {v: mine[partial] for v, mine in self.iteration.previous.items()},
+        )
 
 
 @dataclass
@@ -42,14 +73,16 @@ class NegationChecker:
         """True for each partial that no row of the negated variable blocks."""
         if check.group is not None:
             return self._allow_in_group(check, check.group, partials)
-        look = _NegationScope(
-            partials, self._range(check.negation, partials), self._own(check, partials)
+        scope = _NegationScope(
+            partials,
+            self._forbidden_range(check.negation, partials),
+            self._own_rows(check, partials),
         )
-        return self._free(check, look)
+        return self._is_free(check, scope)
 
-    # -- where the NOT looks ---------------------------------------------------------------------
+    # ---- the forbidden range -------------------------------------------------------------------
 
-    def _range(self, negation: Negation, partials: Partials) -> PositionRanges:
+    def _forbidden_range(self, negation: Negation, partials: Partials) -> PositionRanges:
         window, tie = self.events.window, self.events.tie
         low = window.start[partials.latest]
         high = window.end[partials.earliest]
@@ -61,8 +94,8 @@ class NegationChecker:
             high = tie.start[np.minimum.reduce(earliest)]
         return PositionRanges(low, np.maximum(low, high))
 
-    def _own(self, check: NegationCheck, partials: Partials) -> list[Positions]:
-        """Columns of the match's rows that may lie where the NOT looks."""
+    def _own_rows(self, check: NegationCheck, partials: Partials) -> list[Positions]:
+        """Columns of the match's own rows that may lie in the forbidden range."""
         return [
             column
             for slot in check.inside
@@ -71,7 +104,7 @@ class NegationChecker:
         ]
 
     def _allow_in_group(self, check: NegationCheck, group: int, partials: Partials) -> Flags:
-        """The same check within each iteration of a repeated group, one entry an iteration."""
+        """The check within each iteration of a repeated group, one entry for each iteration."""
         elements = partials.elements[group]
         length = elements.shape[1]
         each = partials.take(np.repeat(np.arange(len(partials)), length))
@@ -82,7 +115,9 @@ class NegationChecker:
         first = np.tile(np.arange(length) == 0, len(partials))
         iteration = _GroupIteration(rows, {v: filled.rows(v, before) for v in variables}, first)
         scope = self._between_members(check.negation, filled, rows)
-        free = self._free(check, _NegationScope(each, scope, self._own(check, each), iteration))
+        free = self._is_free(
+            check, _NegationScope(each, scope, self._own_rows(check, each), iteration)
+        )
         return np.asarray(free.reshape(-1, length).all(axis=1))
 
     def _between_members(
@@ -95,18 +130,18 @@ class NegationChecker:
         low = tie.end[np.maximum.reduce(after)]
         return PositionRanges(low, np.maximum(low, tie.start[np.minimum.reduce(before)]))
 
-    # -- is a row there --------------------------------------------------------------------------
+    # ---- blocking rows -------------------------------------------------------------------------
 
-    def _free(self, check: NegationCheck, look: _NegationScope) -> Flags:
-        variable, rows = check.negation.variable, look.scope
+    def _is_free(self, check: NegationCheck, scope: _NegationScope) -> Flags:
+        variable, rows = check.negation.variable, scope.rows
         below = self.events.below(variable)
         if not check.tests and not check.equalities:
-            found = below[rows.high] - below[rows.low]
+            count = below[rows.high] - below[rows.low]
             candidate = self.events.candidates(variable)
-            for mine in look.own:
-                found = found - (candidate[mine] & (mine >= rows.low) & (mine < rows.high))
-            return np.asarray(found == 0)
-        reader = CellReader(self.events.columns, self.slots, look.partials, self.tally)
+            for mine in scope.own:
+                count = count - (candidate[mine] & (mine >= rows.low) & (mine < rows.high))
+            return np.asarray(count == 0)
+        reader = CellReader(self.events.columns, self.slots, scope.partials, self.tally)
         candidates = np.flatnonzero(self.events.candidates(variable))
         if check.equalities:
             index = self._index(check, candidates)
@@ -114,15 +149,15 @@ class NegationChecker:
             candidates = index.elements
         else:
             ranges = PositionRanges(below[rows.low], below[rows.high])
-        blocked = np.zeros(len(look.partials), dtype=np.bool_)
+        blocked = np.zeros(len(scope.partials), dtype=np.bool_)
         for partial, place in pair_blocks(ranges, self.block):
-            self.meter.pairs(len(partial))
-            against = self._against(check, look, reader, partial, candidates[place])
-            blocked[partial[against]] = True
+            self.meter.count_pairs(len(partial))
+            blocks = self._blocking_pairs(check, scope, reader, partial, candidates[place])
+            blocked[partial[blocks]] = True
         return ~blocked
 
     def _index(self, check: NegationCheck, candidates: Positions) -> CandidateIndex:
-        # One check object lives as long as the steps it belongs to.
+        # A check lives as long as the steps it belongs to, so its id is not reused.
         if id(check) not in self._indexes:
             keys = [(equality.cell, candidates) for equality in check.equalities]
             self._indexes[id(check)] = CandidateIndex(
@@ -130,52 +165,22 @@ class NegationChecker:
             )
         return self._indexes[id(check)]
 
-    def _against(
+    def _blocking_pairs(
         self,
         check: NegationCheck,
-        look: _NegationScope,
+        scope: _NegationScope,
         reader: CellReader,
         partial: Positions,
         rows: Positions,
     ) -> Flags:
-        against = np.ones(len(rows), dtype=np.bool_)
-        for mine in look.own:
-            against &= mine[partial] != rows
-        pairs = replace(reader, pick=partial, candidates=look.candidates(check, partial, rows))
+        blocks = np.ones(len(rows), dtype=np.bool_)
+        for mine in scope.own:
+            blocks &= mine[partial] != rows
+        pairs = replace(reader, pick=partial, candidates=scope.candidates(check, partial, rows))
         for condition in check.tests:
             holds = pairs.holds(condition)
-            if look.iteration is not None and looks_back(condition, look.iteration.rows):
-                holds = holds | look.iteration.first[partial]
-            against &= holds
-        return against
-
-
-@dataclass(frozen=True)
-class _GroupIteration:
-    """For a NOT in a repeated group: the rows of its iteration's members and of the iteration
-    before, and which entries are first iterations."""
-
-    rows: Mapping[int, Positions]
-    previous: Mapping[int, Positions]
-    first: Flags
-
-
-@dataclass(frozen=True)
-class _NegationScope:
-    """Where one check looks: a scope and the match's own rows for each partial."""
-
-    partials: Partials
-    scope: PositionRanges
-    own: list[Positions]
-    iteration: _GroupIteration | None = None
-
-    def candidates(
-        self, check: NegationCheck, partial: Positions, rows: Positions
-    ) -> CandidateRows:
-        against = {check.negation.variable: rows}
-        if self.iteration is None:
-            return CandidateRows(against)
-        return CandidateRows(
-            {**against, **{v: mine[partial] for v, mine in self.iteration.rows.items()}},
-            {v: mine[partial] for v, mine in self.iteration.previous.items()},
-        )
+            if scope.iteration is not None and looks_back(condition, scope.iteration.rows):
+                # `prev` is not tested in a first iteration.
+                holds = holds | scope.iteration.first[partial]
+            blocks &= holds
+        return blocks

@@ -1,9 +1,8 @@
-"""Conditions on sets of partial matches: which row each cell of an expression is read at.
+"""Partial matches as columns, and the conditions on them.
 
-A condition is evaluated for many partials (or partial-candidate pairs) at once. Rows of plain
-variables form a column; each list slot whose elements the condition ranges over ("each", "prev")
-gets an axis of its own, and the condition holds for a partial when it holds all over these axes.
-Members of one group share their slot's axis: they are paired by iteration.
+`Partials` is a set of partial matches with one integer column for each bound slot; `BranchSlots`
+says which rows these are; `CellReader` evaluates a condition for all of them, or for pairs of a
+partial match and a candidate, at once.
 """
 
 from __future__ import annotations
@@ -32,22 +31,19 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Condition, Slot
 
 
-# --------------------------------------------------------------------------------------------------
-# Partial matches as columns, and the elements that fill their slots.
-#
-# A set of partial matches has one integer column for each bound slot. An *element* is what fills a
-# slot once: a row, or one match of a repeated group's body. A plain slot holds one element number
-# a partial, a list slot a matrix: in one set all lists of a slot have the same length, because the
-# chain extends lists in lockstep. So nothing here is ragged, and a set is cut with one `take`.
-# --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Partials:
-    """`elements[slot]` is (n,), for a list slot (n, length); `earliest` and `latest` are the
-    positions of the first and last row bound so far. Where a walk starts differently from place
-    to place, the first row of the match has to lie in [floor, ceiling). `waiting` has a bit for
-    each condition that was not tested yet, for want of remote data."""
+    """A set of partial matches as columns, one entry for each.
+
+    An *element* is what fills a slot once: a row, or one match of a repeated group's body.
+    `elements[slot]` is (n,), for a list slot (n, length): in one set all lists of a slot have the
+    same length, because a walk extends lists in lockstep. So nothing is ragged, and a set is cut
+    with one `take`.
+
+    `earliest` and `latest` are the positions of the first and last row bound so far. The first row
+    of the match must lie in [floor, ceiling). `waiting` has a bit for each condition that was not
+    tested yet because its remote data has not arrived.
+    """
 
     elements: Mapping[int, Positions]
     earliest: Positions
@@ -69,13 +65,13 @@ class Partials:
             None if self.waiting is None else self.waiting[index],
         )
 
-    def still(self, waiting: Positions) -> Partials:
-        """With conditions beside those that they wait for already."""
+    def wait_for(self, waiting: Positions) -> Partials:
+        """The same partials, waiting for the conditions of these bits too."""
         more = waiting if self.waiting is None else self.waiting | waiting
         return replace(self, waiting=more)
 
     def shape(self) -> tuple[tuple[int, int], ...]:
-        """The slots bound and the length of their lists; sets of one shape can be put together."""
+        """The bound slots and the length of their lists; sets of one shape can be concatenated."""
         return tuple(
             (slot, bound.shape[1] if bound.ndim == 2 else 0)
             for slot, bound in sorted(self.elements.items())
@@ -103,8 +99,10 @@ def _concatenate_partials(alike: list[Partials]) -> Partials:
 
 @dataclass(frozen=True)
 class SlotElements:
-    """What may fill a slot. For a slot of one variable an element's number is its row's
-    position and `members` is None; a group's elements are rows of `members`, sorted by `first`.
+    """The elements that may fill a slot.
+
+    For a slot of one variable an element's number is its row's position and `members` is None; a
+    group's elements are rows of `members`, sorted by `first`.
     """
 
     slot: Slot
@@ -123,7 +121,7 @@ class SlotElements:
 
 
 class BranchSlots:
-    """The elements of every slot of a branch; answers where a partial's slot begins and ends."""
+    """The elements of every slot of a branch, and the rows that partials bind to them."""
 
     def __init__(self, elements: Mapping[int, SlotElements]) -> None:
         self.elements = elements
@@ -147,21 +145,21 @@ class BranchSlots:
         return self.elements[slot].rows(variable, partials.elements[slot])
 
     def all_rows(self, slot: int, partials: Partials) -> list[npt.NDArray[np.int64]]:
-        """The rows of a slot, one (n, length) matrix a member."""
+        """The rows of a slot, one (n, length) matrix for each of its variables."""
         bound = partials.elements[slot]
         matrix = bound if bound.ndim == 2 else bound[:, np.newaxis]
         filled = self.elements[slot]
         return [filled.rows(variable, matrix) for variable in filled.slot.variables]
 
 
-# Remote sources with the ids of keys, a row for each partial match or pair.
+# Remote sources, each with the ids of keys: one row for each partial match or pair.
 LookupKeyIds = list[tuple[int, "Positions"]]
 
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """New rows under test, one a pair: for each of their variables the row, and for lists the
-    row of the element before (None while the list is empty)."""
+    """New rows under test, one for each pair: for each of their variables the row, and for lists
+    the row of the element before (None while the list is empty)."""
 
     rows: Mapping[int, Positions]
     previous: Mapping[int, Positions] | None = None
@@ -170,17 +168,14 @@ class CandidateRows:
 _NO_CANDIDATES = CandidateRows({})
 
 
-def looks_back(condition: Condition, variables: Collection[int]) -> bool:
-    """Whether it reads the element before, in the list of one of the variables."""
-    return any(
-        cell.reading == "prev" and cell.variable in variables
-        for cell in cells_of(condition.expression)
-    )
-
-
 @dataclass(frozen=True)
 class CellReader:
-    """Reads cells for `partials`, picked by `pick` where pairs are tested."""
+    """Evaluates conditions for many partials at once, or for pairs: `pick` is the partial of each.
+
+    Rows of plain variables form a column. Each list slot whose elements a condition ranges over
+    ("each", "prev") gets an axis of its own, and the condition holds for a partial when it holds
+    all over these axes. Members of a group share their slot's axis: they are paired by iteration.
+    """
 
     columns: EventColumns
     slots: BranchSlots
@@ -188,16 +183,16 @@ class CellReader:
     tally: ErrorTally
     pick: Positions | None = None
     candidates: CandidateRows = _NO_CANDIDATES
-    # What was read of the partials, whichever pairs are picked of them.
+    # Values read for all partials, whichever pairs are picked.
     _cache: dict[Cell, Vector] = field(default_factory=dict)
-    # Where a fold of the partials failed: it fails the conditions that read it, pair by pair.
+    # Where a fold failed for a partial: conditions that read it fail for all its pairs.
     _failed: dict[Cell, Flags] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.partials) if self.pick is None else len(self.pick)
 
     def select(self, kept: Positions) -> CellReader:
-        """The same pairs (or partials), fewer of them."""
+        """A reader of some of the pairs (or partials)."""
         if self.pick is None:
             return CellReader(self.columns, self.slots, self.partials.take(kept), self.tally)
         previous = self.candidates.previous
@@ -208,43 +203,45 @@ class CellReader:
         return replace(self, pick=self.pick[kept], candidates=candidates)
 
     def holds(self, condition: Condition) -> Flags:
-        """For each partial or pair: is the condition TRUE, for every element it ranges over."""
+        """For each partial or pair: is the condition TRUE for all elements it ranges over?"""
         axes = self._axes(condition.expression)
         found = condition_holds(
             condition.expression, lambda cell: self._read(cell, axes), self.columns, self.tally
         )
-        looking_back = {
+        list_slots = {
             self.slots.of_variable[cell.variable]
             for cell in cells_of(condition.expression)
             if cell.reading == "prev" and cell.variable not in self.candidates.rows
         }
         shape = (len(self), *(self._length(slot) for slot in axes))
         found = np.broadcast_to(found, shape)
-        for slot in looking_back:
+        for slot in list_slots:
             # A conjunct with prev is not tested on the first element.
             at = 1 + axes.index(slot)
             found = np.delete(found, 0, axis=at)
         return np.asarray(found.all(axis=tuple(range(1, found.ndim)))) if axes else found
 
-    def asked(self, condition: Condition, of: Collection[int] | None = None) -> LookupKeyIds:
-        """The remote sources that a condition asks, and for each partial or pair the ids of its
-        keys, as a row. `of`: only the calls whose keys these slots know."""
-        found = []
+    def key_ids(self, condition: Condition, of: Collection[int] | None = None) -> LookupKeyIds:
+        """The remote sources that a condition reads, with the key ids of each partial or pair.
+
+        `of`: only calls whose keys depend on these slots alone.
+        """
+        key_ids = []
         for node in condition.expression.walk():
-            if isinstance(node, RemoteCall) and (of is None or self._knows(node, of)):
+            if isinstance(node, RemoteCall) and (of is None or self._depends_on(node, of)):
                 axes = self._axes(node)
                 read = partial(self._read, axes=axes)
                 ids = find_key_ids(node, read, self.columns, self.tally)
                 shape = (len(self), *(self._length(slot) for slot in axes))
                 width = math.prod(shape[1:])
-                found.append((node.remote, np.broadcast_to(ids, shape).reshape(-1, width)))
-        return found
+                key_ids.append((node.remote, np.broadcast_to(ids, shape).reshape(-1, width)))
+        return key_ids
 
-    def _knows(self, node: RemoteCall, slots: Collection[int]) -> bool:
+    def _depends_on(self, node: RemoteCall, slots: Collection[int]) -> bool:
         return all(self.slots.of_variable[v] in slots for v in variables_of(node))
 
     def values(self, expression: Expression) -> Vector:
-        """An expression over plain variables, one value a partial (or pair)."""
+        """An expression over plain variables, one value for each partial (or pair)."""
         vector = evaluate_expression(
             expression, lambda cell: self._read(cell, ()), self.columns, self.tally
         )
@@ -274,24 +271,24 @@ class CellReader:
 
     def _read(self, cell: Cell, axes: Sequence[int]) -> Vector:
         if cell.variable in self.candidates.rows and cell.reading not in FOLDS:
-            return _align_axes(self._candidate(cell), None, len(axes))
-        found = self._cache.get(cell)
-        if found is None:
-            found = self._bound(cell)
-            self._cache[cell] = found
+            return _align_axes(self._read_candidate(cell), None, len(axes))
+        vector = self._cache.get(cell)
+        if vector is None:
+            vector = self._read_bound(cell)
+            self._cache[cell] = vector
         if cell in self._failed:
             self.tally.note(self._per_pair(self._failed[cell], len(axes)))
         if self.pick is not None:
-            found = found.at(self.pick)
+            vector = vector.at(self.pick)
         slot = self.slots.of_variable[cell.variable]
-        listed = found.values.ndim == 2
-        return _align_axes(found, axes.index(slot) if listed else None, len(axes))
+        is_list = vector.values.ndim == 2
+        return _align_axes(vector, axes.index(slot) if is_list else None, len(axes))
 
     def _per_pair(self, failed: Flags, axes: int) -> Flags:
         failed = failed if self.pick is None else failed[self.pick]
         return failed.reshape(-1, *[1] * axes)
 
-    def _candidate(self, cell: Cell) -> Vector:
+    def _read_candidate(self, cell: Cell) -> Vector:
         if cell.reading == "prev":
             assert self.candidates.previous is not None
             rows = self.candidates.previous[cell.variable]
@@ -300,7 +297,7 @@ class CellReader:
         assert cell.column is not None
         return self.columns.gather(cell.column, cell.type, rows)
 
-    def _bound(self, cell: Cell) -> Vector:
+    def _read_bound(self, cell: Cell) -> Vector:
         rows = self.slots.rows(cell.variable, self.partials)
         if cell.reading == "prev":
             rows = np.concatenate([rows[:, :1], rows[:, :-1]], axis=1)
@@ -318,6 +315,14 @@ class CellReader:
         for each in before:
             self.tally.note(each)
         return folded
+
+
+def looks_back(condition: Condition, variables: Collection[int]) -> bool:
+    """Whether the condition reads `prev` of one of the variables."""
+    return any(
+        cell.reading == "prev" and cell.variable in variables
+        for cell in cells_of(condition.expression)
+    )
 
 
 def _align_axes(vector: Vector, axis: int | None, axes: int) -> Vector:

@@ -1,10 +1,7 @@
-"""Where a walk starts and where it goes on: the plans, as far as they differ.
+"""Routes of a walk, one for each kind of plan: where it starts and which slot comes next.
 
-A chain binds the units of its shape one after the other; a unit that is a join is found first, by
-a walk of its own. A tree NFA lets each partial match go on with the slot that has the fewest
-events in its own scope, weighed by what its conditions were seen to let through, and drops it at
-once where some slot has none. Both start from rows; a chain whose shape begins with a group that
-is kept in the state starts from that group's partial matches.
+A chain binds the units of its shape in order, joins of a ZStream tree included; a tree NFA lets
+each partial match choose its next slot. `BranchWalk` does everything that they have in common.
 """
 
 from __future__ import annotations
@@ -35,15 +32,153 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Shape
 
 
-# --------------------------------------------------------------------------------------------------
-# Joining two sets of partial matches: the inner nodes of a ZStream tree, and APAM's merge.
-#
-# The left side is walked block by block as ever; the right side, the unit, was found before and is
-# looked up by the rows of one of its slots, the anchor, and by equal values. What the anchor's
-# range cannot say (other slots' order, the window over both, rows taken twice) is tested on the
-# pairs; conditions are tested on the joined partial matches, where every variable reads as usual,
-# lists and what is computed over them too.
-# --------------------------------------------------------------------------------------------------
+NO_SLOTS: frozenset[int] = frozenset()
+# Size of the first group of starts, and the factor by which the following groups grow.
+FIRST_GROUP = 16
+GROUP_GROWTH = 8
+# Each candidate doubles the number of lists; slots with more than this come last.
+MAX_LIST_CANDIDATES = 60
+
+
+def chain_units(shape: Shape) -> tuple[Shape, ...]:
+    """The units that a chain binds in turn: the first slot, then each right side.
+
+    >>> chain_units(((2, 1), (0, 3)))
+    (2, 1, (0, 3))
+    """
+    return (shape,) if isinstance(shape, int) else (*chain_units(shape[0]), shape[1])
+
+
+@dataclass
+class ChainRoute:
+    """Binds the units of its shape in order; a unit that is a join is found by an inner walk.
+
+    `kept`: partial matches of groups of slots that are known already. Where the shape begins with
+    such a group, the walk starts from them instead of from rows.
+    """
+
+    shape: Shape
+    kept: Mapping[frozenset[int], Sequence[Partials]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        bound = NO_SLOTS
+        self._next: dict[frozenset[int], Shape] = {}
+        for unit in chain_units(self.shape):
+            self._next[bound] = unit
+            bound |= frozenset(slots_of(unit))
+        self._first_group = max(
+            (b for b in (*self._next, bound) if b in self.kept), key=len, default=NO_SLOTS
+        )
+        self._units: dict[frozenset[int], list[JoinUnit]] = {}
+
+    def starts(self, walk: BranchWalk) -> Iterator[WalkTask]:
+        if self._first_group:
+            for partials in self.kept[self._first_group]:
+                yield WalkTask(partials, self._first_group)
+            return
+        first = slots_of(self.shape)[0]
+        step = walk.steps.step(NO_SLOTS, frozenset({first}))
+        yield from walk.start(step, walk.pools.pool(first).elements)
+
+    def next_tasks(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
+        shape = self._next[task.bound]
+        unit = frozenset(slots_of(shape))
+        step = walk.steps.step(task.bound, unit)
+        if isinstance(shape, int):
+            return walk.extend(task, step)
+        if unit not in self._units:
+            self._units[unit] = [JoinUnit(each) for each in self._unit_partials(walk, shape, unit)]
+        return join_units(walk, task, step, self._units[unit])
+
+    def steps(self, walk: BranchWalk, task: WalkTask) -> Sequence[Step]:
+        unit = frozenset(slots_of(self._next[task.bound]))
+        return (walk.steps.step(task.bound, unit),)
+
+    def _unit_partials(
+        self, walk: BranchWalk, shape: Shape, unit: frozenset[int]
+    ) -> Sequence[Partials]:
+        if unit in self.kept:
+            return self.kept[unit]
+        inner = replace(walk, target=unit, keeps_all=True)
+        return merge_partials(inner.run(ChainRoute(shape, self.kept)))
+
+
+class TreeRoute:
+    """A tree NFA: each partial match goes on with the slot that has the fewest candidates.
+
+    Candidates are counted in the partial match's own scope and weighed by the selectivities
+    observed so far. A partial match is dropped at once if some slot has too few of them. A step is
+    compiled when the first partial match needs it.
+    """
+
+    def starts(self, walk: BranchWalk) -> Iterator[WalkTask]:
+        for starts in choose_starts(walk):
+            step = walk.steps.step(NO_SLOTS, frozenset({starts.slot}))
+            yield from walk.start(step, starts.elements, starts.regions)
+
+    def next_tasks(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
+        if len(task.bound) > 1 or len(task.partials) <= FIRST_GROUP:
+            yield from self._extend_each(walk, task)
+            return
+        # All starts of a walk may come in one task: the first few show the selectivities.
+        begin, count = 0, FIRST_GROUP
+        while begin < len(task.partials):
+            some = np.arange(begin, min(begin + count, len(task.partials)))
+            yield from self._extend_each(walk, replace(task, partials=task.partials.take(some)))
+            begin, count = begin + count, count * GROUP_GROWTH
+
+    def steps(self, walk: BranchWalk, task: WalkTask) -> Sequence[Step]:
+        left = sorted(walk.target - task.bound)
+        return [walk.steps.step(task.bound, frozenset({slot})) for slot in left]
+
+    def _extend_each(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
+        steps = self.steps(walk, task)
+        if len(steps) == 1:
+            yield from walk.extend(task, steps[0])
+            return
+        reader = walk.reader(task.partials)
+        options = [walk.find_candidates(step, task.partials, reader) for step in steps]
+        weights = np.stack(
+            [
+                _weigh_candidates(walk, step, candidates)
+                for step, candidates in zip(steps, options, strict=True)
+            ]
+        )
+        # Ties go to the slot that is rarest for all partials together, so that sets stay large.
+        order = np.argsort(weights.sum(axis=1), kind="stable")
+        chosen = order[np.argmin(weights[order], axis=0)]
+        possible = _extendable(walk, steps, options)
+        for place, (step, candidates) in enumerate(zip(steps, options, strict=True)):
+            mine = np.flatnonzero((chosen == place) & possible)
+            if len(mine):
+                partials = task.partials.take(mine)
+                yield from walk.extend(
+                    replace(task, partials=partials), step, candidates.take(mine, partials)
+                )
+
+
+def _weigh_candidates(
+    walk: BranchWalk, step: Step, candidates: StepCandidates
+) -> npt.NDArray[np.float64]:
+    counts = candidates.counts().astype(np.float64)
+    for condition in step.tests:
+        counts *= walk.matching.meter.observed_selectivity(condition)
+    if walk.slot(step.slot).is_list:
+        return np.exp2(np.minimum(counts, MAX_LIST_CANDIDATES))
+    return counts
+
+
+def _extendable(
+    walk: BranchWalk, steps: Sequence[Step], options: Sequence[StepCandidates]
+) -> Flags:
+    """Partials for which every slot has enough candidates."""
+    needed = [max(1, walk.slot(step.slot).low) for step in steps]
+    enough = [candidates.counts() >= low for candidates, low in zip(options, needed, strict=True)]
+    possible: Flags = np.logical_and.reduce(enough)
+    return possible
+
+
+# ---- joins of two sets of partial matches --------------------------------------------------------
 
 
 _IndexKey = tuple[int, tuple["Cell", ...]]
@@ -51,14 +186,14 @@ _IndexKey = tuple[int, tuple["Cell", ...]]
 
 @dataclass
 class JoinUnit:
-    """Partial matches to be looked up, all of one shape; indexes are made when first needed."""
+    """The right side of a join: partial matches of one shape, indexed when first needed."""
 
     partials: Partials
     _pools: dict[int, tuple[Partials, CandidatePool]] = field(default_factory=dict)
     _indexes: dict[_IndexKey, tuple[Partials, CandidateIndex]] = field(default_factory=dict)
 
     def by_position(self, walk: BranchWalk, slot: int) -> tuple[Partials, CandidatePool]:
-        """In the order of the first row of `slot`."""
+        """The partial matches sorted by the first row of `slot`, and a pool over them."""
         if slot not in self._pools:
             first = walk.slots.first(slot, self.partials)
             order = np.argsort(first, kind="stable")
@@ -67,7 +202,7 @@ class JoinUnit:
         return self._pools[slot]
 
     def by_values(self, walk: BranchWalk, step: Step) -> tuple[Partials, CandidateIndex]:
-        """The same, by the values that the step's equalities ask for."""
+        """The same, indexed by the values of the step's equalities."""
         key = step.slot, tuple(equality.cell for equality in step.equalities)
         if key not in self._indexes:
             ordered, _ = self.by_position(walk, step.slot)
@@ -84,7 +219,14 @@ class JoinUnit:
 def join_units(
     walk: BranchWalk, task: WalkTask, step: Step, units: Sequence[JoinUnit]
 ) -> Iterator[WalkTask]:
-    """The task's partials with the partial matches of the units, the step's slots bound."""
+    """Joins the task's partials with the partial matches of the units.
+
+    This is an inner node of a ZStream tree and APAM's merge. The left side comes block by block;
+    the right side was found before and is looked up by the rows of one of its slots, the anchor,
+    and by equal values. What the anchor's range cannot express (the order of other slots, the
+    window over both sides, rows taken twice) is tested on the pairs. Conditions are tested on the
+    joined partial matches, where every variable can be read as usual, lists and folds included.
+    """
     for unit in units:
         for partials in _join_unit(walk, task, step, unit):
             yield from walk.complete(task.bound, step, partials)
@@ -99,24 +241,24 @@ def _join_unit(walk: BranchWalk, task: WalkTask, step: Step, unit: JoinUnit) -> 
     if step.equalities:
         right, index = unit.by_values(walk, step)
         places = index.elements
-        found = index.find(rows, [reader.values(e.bound) for e in step.equalities])
-        sizes = [int(np.maximum(r.high - r.low, 0).sum()) for r in (ranges, found)]
-        meter.tested([e.condition for e in step.equalities], *sizes)
-        ranges = found
+        equal = index.find(rows, [reader.values(e.bound) for e in step.equalities])
+        sizes = [int(np.maximum(r.high - r.low, 0).sum()) for r in (ranges, equal)]
+        meter.count_tests([e.condition for e in step.equalities], *sizes)
+        ranges = equal
     node = walk.branch, task.bound | step.unit
     for pick, place in pair_blocks(ranges, matching.program.block_pairs):
         chosen = places[place]
         possible = _possible_pairs(walk, step, (partials, right), (pick, chosen))
-        meter.pairs(len(pick))
+        meter.count_pairs(len(pick))
         if meter.trace is not None:
             meter.trace.add(np.maximum(partials.latest[pick], right.latest[chosen]), None)
         joined = _merge_sides(partials.take(pick[possible]), right.take(chosen[possible]))
         joined = _apply_tests(walk, step, joined)
-        meter.node(node, len(place), len(joined))
+        meter.count_join(node, len(place), len(joined))
         if meter.trace is not None:
             meter.trace.add(None, joined.latest)
         if walk.keeps_all or task.bound | step.unit != walk.target:
-            meter.partials(joined.earliest)
+            meter.count_partials(joined.earliest)
         if len(joined):
             yield joined
 
@@ -127,7 +269,7 @@ def _possible_pairs(
     sides: tuple[Partials, Partials],
     pairs: tuple[Positions, Positions],
 ) -> Flags:
-    """Pairs in one window, in order, without a row that is on both sides."""
+    """Pairs that fit into one window, are in order, and have no row on both sides."""
     (left, right), (pick, chosen) = sides, pairs
     events, slots = walk.matching.events, walk.slots
     earliest = np.minimum(left.earliest[pick], right.earliest[chosen])
@@ -163,39 +305,39 @@ def _apply_tests(walk: BranchWalk, step: Step, joined: Partials) -> Partials:
     for condition in step.tests:
         if not len(joined):
             break
-        joined = walk.held(condition, joined)
+        joined = walk.keep_held(condition, joined)
     return joined
 
 
-# --------------------------------------------------------------------------------------------------
-# Where a tree NFA starts: the empty partial match has no scope of its own, so each stretch of a
-# key's time chooses its start from its own counts.
-#
-# A match belongs to the region in which its first row lies, so regions share no match: the starting
-# rows of a region are those that can be in a match that begins there, and its partial matches carry
-# the region's bounds. Rows near a border are started from twice; therefore neighbouring stretches
-# with the same choice are one region, and another start has to be clearly rarer to be chosen.
-# --------------------------------------------------------------------------------------------------
+# ---- where a tree NFA starts ---------------------------------------------------------------------
 
 
-# Counts of a stretch and its neighbours have to be this many times apart, and this many, before
-# a start changes: a border costs about one window's starting rows again.
+# The counts of a stretch and its neighbours must differ by this factor, and by this number, before
+# another slot is chosen to start from: a border costs about the starting rows of one window again.
 RARITY_FACTOR = 2.0
 RARITY_COUNT = 8.0
 
 
 @dataclass(frozen=True)
 class RegionStarts:
-    """Rows (or elements) of `slot` to start from, and for each where its match has to begin;
-    `places` None: anywhere."""
+    """Rows (or elements) of `slot` to start from, and for each the range in which its match must
+    begin; `regions` None: anywhere."""
 
     slot: int
     elements: Positions
-    places: PositionRanges | None
+    regions: PositionRanges | None
 
 
 def choose_starts(walk: BranchWalk) -> Iterator[RegionStarts]:
-    """All starts; every match is found from exactly one of them."""
+    """The starts of a tree NFA; every match is found from exactly one of them.
+
+    The empty partial match has no scope of its own, so each stretch of a key's time chooses the
+    slot to start from by its own counts. A match belongs to the region that holds its first row,
+    so no match is in two regions: the starting rows of a region are those that can be in a match
+    that begins there, and its partial matches carry the region's bounds. Rows near a border are
+    started from twice. Therefore neighbouring stretches with the same choice are one region, and
+    another slot is only chosen where it is clearly rarer.
+    """
     slots = sorted(walk.target)
     counts = np.stack([_stretch_counts(walk, slot) for slot in slots])
     overall = np.argsort(counts.sum(axis=1), kind="stable")
@@ -203,8 +345,8 @@ def choose_starts(walk: BranchWalk) -> Iterator[RegionStarts]:
     first = np.flatnonzero(np.diff(stretch, prepend=-1))
     partition = walk.matching.events.partition.start[first]
     choice = _choose_slots(counts[overall], partition)
-    for place, number in enumerate(overall):
-        mine = choice == place
+    for rank, number in enumerate(overall):
+        mine = choice == rank
         if mine.all():
             yield RegionStarts(slots[number], walk.pools.pool(slots[number]).elements, None)
         elif mine.any():
@@ -218,11 +360,11 @@ def _stretch_counts(walk: BranchWalk, slot: int) -> npt.NDArray[np.float64]:
     rows = walk.slots.elements[slot].first_row(elements)
     meter = walk.matching.meter
     counts = np.bincount(meter.stretch[rows], minlength=meter.stretches).astype(np.float64)
-    return np.exp2(np.minimum(counts, 60)) if walk.slot(slot).is_list else counts
+    return np.exp2(np.minimum(counts, MAX_LIST_CANDIDATES)) if walk.slot(slot).is_list else counts
 
 
 def _choose_slots(counts: npt.NDArray[np.float64], partition: Positions) -> Positions:
-    """For each stretch the first slot, rarest of all first, that none is clearly rarer than."""
+    """For each stretch the overall rarest slot that no other is clearly rarer than there."""
     around = counts.copy()
     together = partition[1:] == partition[:-1]
     around[:, 1:] += np.where(together, counts[:, :-1], 0)
@@ -233,9 +375,9 @@ def _choose_slots(counts: npt.NDArray[np.float64], partition: Positions) -> Posi
 
 
 def _merge_stretches(
-    mine: npt.NDArray[np.bool_], first: Positions, partition: Positions, size: int
+    mine: Flags, first: Positions, partition: Positions, size: int
 ) -> PositionRanges:
-    """Runs of stretches of one partition that chose the same, as positions."""
+    """Positions of the runs of stretches in one partition that made the same choice."""
     begins = mine.copy()
     begins[1:] &= ~mine[:-1] | (partition[1:] != partition[:-1])
     ends = mine.copy()
@@ -249,143 +391,8 @@ def _starts_of_region(walk: BranchWalk, slot: int, region: PositionRanges) -> Re
     reach = window.end[region.high - 1]
     if walk.steps.minimal == {slot}:
         reach = region.high
-    found = [
-        (number, place)
-        for number, place in pair_blocks(pool.find(PositionRanges(region.low, reach)), 1 << 20)
-    ]
-    number = np.concatenate([n for n, _ in found]) if found else np.zeros(0, dtype=np.int64)
-    place = np.concatenate([p for _, p in found]) if found else np.zeros(0, dtype=np.int64)
-    places = PositionRanges(region.low[number], region.high[number])
-    return RegionStarts(slot, pool.elements[place], places)
-
-
-NO_SLOTS: frozenset[int] = frozenset()
-# The first of a walk's starts, and by what factor the following groups of them grow.
-FIRST_GROUP = 16
-GROUP_GROWTH = 8
-# Lists double with each candidate; beyond this they are simply last.
-MAX_LIST_CANDIDATES = 60
-
-
-def chain_units(shape: Shape) -> tuple[Shape, ...]:
-    """What a chain binds one after the other: the first slot, then each right side.
-
-    >>> chain_units(((2, 1), (0, 3)))
-    (2, 1, (0, 3))
-    """
-    return (shape,) if isinstance(shape, int) else (*chain_units(shape[0]), shape[1])
-
-
-@dataclass
-class ChainRoute:
-    """`kept`: partial matches of groups of slots that need not be found again."""
-
-    shape: Shape
-    kept: Mapping[frozenset[int], Sequence[Partials]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        bound = NO_SLOTS
-        self._next: dict[frozenset[int], Shape] = {}
-        for unit in chain_units(self.shape):
-            self._next[bound] = unit
-            bound |= frozenset(slots_of(unit))
-        self._begins = max(
-            (b for b in (*self._next, bound) if b in self.kept), key=len, default=NO_SLOTS
-        )
-        self._units: dict[frozenset[int], list[JoinUnit]] = {}
-
-    def starts(self, walk: BranchWalk) -> Iterator[WalkTask]:
-        if self._begins:
-            for partials in self.kept[self._begins]:
-                yield WalkTask(partials, self._begins)
-            return
-        first = slots_of(self.shape)[0]
-        step = walk.steps.step(NO_SLOTS, frozenset({first}))
-        yield from walk.start(step, walk.pools.pool(first).elements)
-
-    def onward(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
-        shape = self._next[task.bound]
-        unit = frozenset(slots_of(shape))
-        step = walk.steps.step(task.bound, unit)
-        if isinstance(shape, int):
-            return walk.extend(task, step)
-        if unit not in self._units:
-            self._units[unit] = [JoinUnit(each) for each in self._found(walk, shape, unit)]
-        return join_units(walk, task, step, self._units[unit])
-
-    def steps(self, walk: BranchWalk, task: WalkTask) -> Sequence[Step]:
-        unit = frozenset(slots_of(self._next[task.bound]))
-        return (walk.steps.step(task.bound, unit),)
-
-    def _found(self, walk: BranchWalk, shape: Shape, unit: frozenset[int]) -> Sequence[Partials]:
-        if unit in self.kept:
-            return self.kept[unit]
-        inner = replace(walk, target=unit, keeps_all=True)
-        return merge_partials(inner.run(ChainRoute(shape, self.kept)))
-
-
-class TreeRoute:
-    """Each partial's own order. A step is compiled when the first partial needs it."""
-
-    def starts(self, walk: BranchWalk) -> Iterator[WalkTask]:
-        for starts in choose_starts(walk):
-            step = walk.steps.step(NO_SLOTS, frozenset({starts.slot}))
-            yield from walk.start(step, starts.elements, starts.places)
-
-    def onward(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
-        if len(task.bound) > 1 or len(task.partials) <= FIRST_GROUP:
-            yield from self._routed(walk, task)
-            return
-        # All starts of a walk may come in one task: the first few show what conditions keep.
-        begin, count = 0, FIRST_GROUP
-        while begin < len(task.partials):
-            some = np.arange(begin, min(begin + count, len(task.partials)))
-            yield from self._routed(walk, replace(task, partials=task.partials.take(some)))
-            begin, count = begin + count, count * GROUP_GROWTH
-
-    def steps(self, walk: BranchWalk, task: WalkTask) -> Sequence[Step]:
-        left = sorted(walk.target - task.bound)
-        return [walk.steps.step(task.bound, frozenset({slot})) for slot in left]
-
-    def _routed(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
-        steps = self.steps(walk, task)
-        if len(steps) == 1:
-            yield from walk.extend(task, steps[0])
-            return
-        reader = walk.reader(task.partials)
-        looks = [walk.look(step, task.partials, reader) for step in steps]
-        weights = np.stack(
-            [_weigh_candidates(walk, step, look) for step, look in zip(steps, looks, strict=True)]
-        )
-        # Ties go to the slot that is rarer for all of them together, so that sets stay large.
-        order = np.argsort(weights.sum(axis=1), kind="stable")
-        chosen = order[np.argmin(weights[order], axis=0)]
-        possible = _possible_partials(walk, steps, looks)
-        for place, (step, look) in enumerate(zip(steps, looks, strict=True)):
-            mine = np.flatnonzero((chosen == place) & possible)
-            if len(mine):
-                partials = task.partials.take(mine)
-                yield from walk.extend(
-                    replace(task, partials=partials), step, look.take(mine, partials)
-                )
-
-
-def _weigh_candidates(
-    walk: BranchWalk, step: Step, look: StepCandidates
-) -> npt.NDArray[np.float64]:
-    counts = look.counts().astype(np.float64)
-    for condition in step.tests:
-        counts *= walk.matching.meter.kept_share(condition)
-    if walk.slot(step.slot).is_list:
-        return np.exp2(np.minimum(counts, MAX_LIST_CANDIDATES))
-    return counts
-
-
-def _possible_partials(
-    walk: BranchWalk, steps: Sequence[Step], looks: Sequence[StepCandidates]
-) -> npt.NDArray[np.bool_]:
-    """Partials for which every slot has the events that it needs."""
-    needed = [max(1, walk.slot(step.slot).low) for step in steps]
-    enough = [look.counts() >= low for look, low in zip(looks, needed, strict=True)]
-    possible: npt.NDArray[np.bool_] = np.logical_and.reduce(enough)
-    return possible
+    blocks = list(pair_blocks(pool.find(PositionRanges(region.low, reach)), 1 << 20))
+    number = np.concatenate([n for n, _ in blocks]) if blocks else np.zeros(0, dtype=np.int64)
+    place = np.concatenate([p for _, p in blocks]) if blocks else np.zeros(0, dtype=np.int64)
+    regions = PositionRanges(region.low[number], region.high[number])
+    return RegionStarts(slot, pool.elements[place], regions)

@@ -1,7 +1,7 @@
-"""What a sample of the input says: how many candidates, how close, and what conditions keep.
+"""Estimates from a sample of the input: rates of candidates and selectivities of conditions.
 
 The driver reads a sample once, before it chooses a plan. Selectivities are measured on random
-partial matches (`drawing.py`).
+partial matches.
 """
 
 from __future__ import annotations
@@ -29,25 +29,97 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from spark_cep.udfs.events.table import Positions
     from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.program import Condition, Program
 
 
-# --------------------------------------------------------------------------------------------------
-# Random partial matches: a candidate of one slot, then for each other slot one from its scope.
-#
-# So order, window and key hold as they will when the engine asks, and a drawn match stands for as
-# many as it was drawn from. Conditions with user functions are not called for it, remote data is
-# not fetched: both may be slow, and may need what only the workers have.
-# --------------------------------------------------------------------------------------------------
+# Estimates a selectivity of 0.01 to within a third; all conditions of a pattern take some
+# milliseconds.
+SAMPLE_DRAWS = 1_000
+# Number of windows whose own best plan is compared with the one plan for all.
+SAMPLE_WINDOWS = 8
+
+
+def estimate_from_table(program: Program, table: pa.Table) -> Estimates | None:
+    """Rates and selectivities of a sample; None if it has no candidates."""
+    return estimate_from_context(make_sample_context(program, table))
+
+
+def make_sample_context(program: Program, table: pa.Table) -> AdvanceContext:
+    """The rows of a sample as one advance, to draw from."""
+    events = Events(program, drop_null_times(program, table))
+    meter = Meter(events, program.limits, Metrics())
+    status = np.full(events.size, NEW)
+    return AdvanceContext(program, events, status, meter, ErrorTally(ansi=program.ansi))
+
+
+def estimate_from_context(matching: AdvanceContext) -> Estimates | None:
+    """Rates and selectivities of the rows of a context; None if it has no candidates."""
+    program = matching.program
+    density = matching.events.density(matching.meter.stretch)
+    if not any(density.candidates.values()):
+        return None
+    # No candidate in a sample is counted as half a one, not as never.
+    rates = {v: max(count, 0.5) / density.stretches for v, count in density.candidates.items()}
+    selectivities: dict[int, float] = {}
+    for number in range(len(program.branches)):
+        walk = make_sampling_walk(matching, number)
+        for together in _group_conditions(program):
+            if together[0] not in selectivities:
+                selectivities |= _measure_selectivities(walk, together)
+    return Estimates(
+        rates, selectivities, density.stretches, window_rates(matching, SAMPLE_WINDOWS)
+    )
+
+
+def _group_conditions(program: Program) -> Iterator[list[int]]:
+    """Groups of conditions on the same variables, as places in the program, in the order in which
+    the engine tests them: each is measured on what those before it keep."""
+    sets = {condition.variables: None for condition in program.conditions}
+    for variables in sets:
+        alike = [n for n, c in enumerate(program.conditions) if c.variables == variables]
+        yield sorted(alike, key=lambda place: evaluation_cost(program.conditions[place]))
+
+
+def _measure_selectivities(walk: BranchWalk, together: Sequence[int]) -> dict[int, float]:
+    conditions = {place: walk.matching.program.conditions[place] for place in together}
+    known = {p: c for p, c in conditions.items() if can_sample(walk, c)}
+    if not known:
+        return {}
+    first = next(iter(known.values()))
+    slots = sorted({walk.slots.of_variable[v] for v in first.variables})
+    backward = {c.variable for each in known.values() for c in previous_cells(each)}
+    lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
+    drawn = draw_partials(walk, [*slots, *lists], SAMPLE_DRAWS)
+    if drawn is None:
+        return {}
+    partials, weights = drawn
+    reader = walk.reader(partials)
+    kept, selectivities = weights, {}
+    for place, condition in known.items():
+        held = kept * reader.holds(condition)
+        # A few draws of which none or all are kept do not prove 0 or 1.
+        least = 0.5 / max(int(np.count_nonzero(kept)), 1)
+        total = float(kept.sum())
+        share = float(held.sum()) / total if total else 0.5
+        selectivities[place] = float(np.clip(share, least, 1 - least))
+        kept = held
+    return selectivities
+
+
+# ---- random partial matches ----------------------------------------------------------------------
 
 
 SAMPLING_SEED = 42
 
 
 def make_sampling_walk(matching: AdvanceContext, number: int) -> BranchWalk:
-    """What matches of a branch are drawn with. Nothing is drawn from repeated groups, so their
-    iterations, of which there may be very many, are not found."""
+    """A walk to draw partial matches of a branch with.
+
+    Nothing is drawn from repeated groups, so their iterations, which may be very many, are not
+    found.
+    """
     branch = matching.program.branches[number]
     slots = BranchSlots({place: SlotElements(slot) for place, slot in enumerate(branch.slots)})
     steps = BranchSteps(branch, matching.program, matching.program.conditions)
@@ -61,7 +133,8 @@ def make_sampling_walk(matching: AdvanceContext, number: int) -> BranchWalk:
 
 
 def can_sample(walk: BranchWalk, condition: Condition) -> bool:
-    """Conditions on single rows of slots that this branch fills, without the user's functions."""
+    """Whether a condition reads single rows of slots that this branch fills, without user functions
+    or remote data: these may be slow, and may need what only the workers have."""
     slot_of = walk.slots.of_variable
     return (
         not any(isinstance(node, UserCall) for node in condition.expression.walk())
@@ -79,8 +152,12 @@ def previous_cells(condition: Condition) -> Iterator[Cell]:
 def draw_partials(
     walk: BranchWalk, slots: Sequence[int], count: int
 ) -> tuple[Partials, npt.NDArray[np.float64]] | None:
-    """So many random partial matches of the slots (fewer where a scope is empty), and what each
-    stands for. They begin with the first slot; one that comes twice is a list of two."""
+    """`count` random partial matches of the slots (fewer where a scope is empty), with weights.
+
+    A candidate of the first slot is drawn, then for each other slot one from its scope. So order,
+    window and key hold as they will in the engine, and a partial match weighs as many as it was
+    drawn from. A slot that occurs twice gets a list of two.
+    """
     random = np.random.default_rng(SAMPLING_SEED)
     pool = walk.pools.pool(slots[0]).elements
     if not len(pool):
@@ -93,18 +170,16 @@ def draw_partials(
         candidates = walk.pools.pool(slot)
         ranges = candidates.find(find_scope(step, walk.matching.events, walk.slots, partials))
         counts = np.maximum(ranges.high - ranges.low, 0)
-        there = np.flatnonzero(counts)
-        if not len(there):
+        some = np.flatnonzero(counts)
+        if not len(some):
             return None
-        place = ranges.low[there] + (random.random(len(there)) * counts[there]).astype(np.int64)
-        weights = weights[there] * counts[there]
-        partials = _bind_rows(walk, partials.take(there), slot, candidates.elements[place])
+        place = ranges.low[some] + (random.random(len(some)) * counts[some]).astype(np.int64)
+        weights = weights[some] * counts[some]
+        partials = _bind_rows(walk, partials.take(some), slot, candidates.elements[place])
     return partials, weights
 
 
-def _bind_rows(
-    walk: BranchWalk, partials: Partials, slot: int, rows: npt.NDArray[np.int64]
-) -> Partials:
+def _bind_rows(walk: BranchWalk, partials: Partials, slot: int, rows: Positions) -> Partials:
     bound = rows[:, np.newaxis] if walk.slot(slot).is_list else rows
     if slot in partials.elements:
         bound = np.concatenate([partials.elements[slot], bound], axis=1)
@@ -113,77 +188,3 @@ def _bind_rows(
         np.minimum(partials.earliest, rows),
         np.maximum(partials.latest, rows),
     )
-
-
-# A selectivity of 0.01 is then known to a third of itself; all conditions of a pattern take some
-# milliseconds.
-SAMPLE_DRAWS = 1_000
-# Windows whose own best plan is compared with the one plan for all.
-SAMPLE_WINDOWS = 8
-
-
-def estimate_from_table(program: Program, table: pa.Table) -> Estimates | None:
-    """Rates and selectivities, by this table alone; None if it has no candidates."""
-    return estimate_from_context(make_sample_context(program, table))
-
-
-def make_sample_context(program: Program, table: pa.Table) -> AdvanceContext:
-    """A sample's rows as those of one advance, to draw from."""
-    events = Events(program, drop_null_times(program, table))
-    meter = Meter(events, program.limits, Metrics())
-    status = np.full(events.size, NEW)
-    return AdvanceContext(program, events, status, meter, ErrorTally(ansi=program.ansi))
-
-
-def estimate_from_context(matching: AdvanceContext) -> Estimates | None:
-    """The same of rows that are drawn from already."""
-    program = matching.program
-    density = matching.events.density(matching.meter.stretch)
-    if not any(density.candidates.values()):
-        return None
-    # None in a sample is less than one, but not never.
-    rates = {v: max(count, 0.5) / density.stretches for v, count in density.candidates.items()}
-    selectivities: dict[int, float] = {}
-    for number in range(len(program.branches)):
-        walk = make_sampling_walk(matching, number)
-        for together in _group_conditions(program):
-            if together[0] not in selectivities:
-                selectivities |= _measure_selectivities(walk, together)
-    return Estimates(
-        rates, selectivities, density.stretches, window_rates(matching, SAMPLE_WINDOWS)
-    )
-
-
-def _group_conditions(program: Program) -> Iterator[list[int]]:
-    """Conditions on the same variables, by their place in the program, in the order in which the
-    engine tests them: each is measured on what those before it keep."""
-    sets = {condition.variables: None for condition in program.conditions}
-    for variables in sets:
-        alike = [n for n, c in enumerate(program.conditions) if c.variables == variables]
-        yield sorted(alike, key=lambda place: evaluation_cost(program.conditions[place]))
-
-
-def _measure_selectivities(walk: BranchWalk, together: Sequence[int]) -> dict[int, float]:
-    conditions = {place: walk.matching.program.conditions[place] for place in together}
-    known = {p: c for p, c in conditions.items() if can_sample(walk, c)}
-    if not known:
-        return {}
-    first = next(iter(known.values()))
-    slots = sorted({walk.slots.of_variable[v] for v in first.variables})
-    backward = {c.variable for each in known.values() for c in previous_cells(each)}
-    lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
-    found = draw_partials(walk, [*slots, *lists], SAMPLE_DRAWS)
-    if found is None:
-        return {}
-    partials, weights = found
-    reader = walk.reader(partials)
-    kept, selectivities = weights, {}
-    for place, condition in known.items():
-        held = kept * reader.holds(condition)
-        # None or all of a few draws is not 0 or 1.
-        least = 0.5 / max(int(np.count_nonzero(kept)), 1)
-        total = float(kept.sum())
-        share = float(held.sum()) / total if total else 0.5
-        selectivities[place] = float(np.clip(share, least, 1 - least))
-        kept = held
-    return selectivities

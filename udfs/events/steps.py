@@ -1,11 +1,10 @@
-"""A branch becomes steps: what each next slot's scope is and what is tested when.
+"""The steps of a branch: the scope of each next slot, and what is tested when.
 
-A step depends on the set of slots that are bound, not on the order in which they were, so steps
-are compiled when a walk first reaches them: a chain reaches one step a slot, a tree NFA as many
-of its 2^n as its data leads to. Every condition of the branch appears in exactly one place on any
-way through: as an equality that indexes, as a test on each new element, as a test on a complete
-list, inside a negation, or in a group's body. Bounds only narrow the scope; their condition stays
-a test, so a bound may be generous but never lose a row.
+A step depends on the set of bound slots, not on their order, so steps are compiled when a walk
+first reaches them: a chain reaches one for each slot, a tree NFA as many of its 2^n as the data
+leads to. Every condition is tested in exactly one place on any way through: as an equality of an
+index, on each new element, on a complete list, inside a negation, or in a group's body. Bounds
+only narrow the scope and their condition stays a test, so a bound may be generous.
 """
 
 from __future__ import annotations
@@ -30,9 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NegationCheck:
-    """A negation whose neighbours and conditions are bound. `inside`: slots whose own rows may lie
-    where it looks, which never block. `group`: the slot whose elements it is tested in, when it
-    stands inside a repeated group."""
+    """A negation with its conditions, tested when all that it reads is bound.
+
+    `inside`: slots whose own rows may lie in the forbidden range, where they never block. `group`:
+    for a NOT inside a repeated group, the slot in whose elements it is tested.
+    """
 
     negation: Negation
     tests: tuple[Condition, ...]
@@ -45,10 +46,10 @@ class NegationCheck:
 class Step:
     """Binds the slots of `unit`: one, or those of a join whose partial matches are found first.
 
-    `slot` is the one whose rows are looked up; `after` and `before` are the bound slots nearest
-    to it in the order, `unordered` those it has no order with, so that a row could be taken twice.
-    For a join `orders` and `apart` say what has to hold beside: (earlier, later) and pairs of
-    slots that could take the same row.
+    `slot` is the one whose rows are looked up; `after` and `before` are the bound slots nearest to
+    it in the order, `unordered` those that have no order with it, so that a row could be taken
+    twice. A join also tests `orders`, pairs (earlier, later), and `apart`, pairs of slots that
+    could take the same row.
     """
 
     unit: frozenset[int]
@@ -69,10 +70,11 @@ GroupBody = tuple["Branch", "tuple[Condition, ...]"]
 
 
 class BranchSteps:
-    """The steps of one branch, compiled when they are asked for.
+    """The steps of one branch, compiled on demand.
 
-    `bodies`: for each repeated group's slot what can be decided within one iteration. `minimal`
-    and `maximal`: the slots that may hold the first and the last row of a match.
+    `bodies`: for each repeated group's slot, the branch and the conditions that can be decided
+    within one iteration. `minimal` and `maximal`: the slots that may hold the first and the last
+    row of a match.
     """
 
     def __init__(self, branch: Branch, program: Program, conditions: Sequence[Condition]) -> None:
@@ -87,7 +89,7 @@ class BranchSteps:
         self.maximal = tuple(slot for slot in slots if slot not in before)
 
     def step(self, bound: frozenset[int], unit: frozenset[int]) -> Step:
-        """How partial matches with the slots of `bound` take in those of `unit`."""
+        """The step that extends partial matches of the slots `bound` by those of `unit`."""
         key = bound, unit
         if key not in self._steps:
             self._steps[key] = self._compiler.step(bound, unit)
@@ -96,6 +98,11 @@ class BranchSteps:
     @cached_property
     def covered(self) -> tuple[tuple[NegationCheck, ...], ...]:
         return tuple(tuple(self._compiler.checks_of(n)) for n in self.branch.covered)
+
+
+def compile_negation_checks(branch: Branch, program: Program) -> list[NegationCheck]:
+    """All negations of the branch, those inside repeated groups included, for finished matches."""
+    return _StepCompiler(branch, program, program.conditions).all_checks()
 
 
 class _StepCompiler:
@@ -122,7 +129,7 @@ class _StepCompiler:
         total = bound | unit
 
         def is_decided(slots: set[int]) -> bool:
-            # What a join decides by itself was tested while its partial matches were found.
+            # Conditions on the unit alone were tested while its partial matches were found.
             alone = len(unit) > 1 and slots <= unit
             return slots <= total and not (bound and slots <= bound) and not alone
 
@@ -157,7 +164,7 @@ class _StepCompiler:
             tuple(sorted(bound - earlier - later)),
         )
 
-    # -- joins -----------------------------------------------------------------------------------
+    # ---- joins ---------------------------------------------------------------------------------
 
     def _join(
         self,
@@ -188,13 +195,13 @@ class _StepCompiler:
         )  # fmt: skip
 
     def _anchor(self, bound: frozenset[int], unit: frozenset[int]) -> int:
-        """The slot of the unit that the bound ones hold most tightly; its rows are looked up."""
+        """The slot of the unit with the tightest scope; its rows are looked up."""
 
-        def sides(slot: int) -> tuple[int, bool, int]:
+        def tightness(slot: int) -> tuple[int, bool, int]:
             after, before, _ = self._neighbours(slot, bound)
             return bool(after) + bool(before), not self.branch.slots[slot].is_list, -slot
 
-        return max(unit, key=sides)
+        return max(unit, key=tightness)
 
     def _join_equality(
         self, condition: Condition, bound: frozenset[int], unit: frozenset[int]
@@ -211,7 +218,7 @@ class _StepCompiler:
                     return found
         return None
 
-    # -- conditions ------------------------------------------------------------------------------
+    # ---- conditions ----------------------------------------------------------------------------
 
     def _slots(self, condition: Condition) -> set[int]:
         return {self.slot_of[v] for v in condition.variables if v in self.slot_of}
@@ -242,9 +249,9 @@ class _StepCompiler:
         )
 
     def _is_at_end(self, condition: Condition) -> bool:
-        """Whether remote data is asked for only when matches are complete."""
-        known = self.program.remotes
-        return any(known[r].strategy == "post" for r in remote_sources_of(condition.expression))
+        """Whether the condition's remote data is fetched only for complete matches."""
+        remotes = self.program.remotes
+        return any(remotes[r].strategy == "post" for r in remote_sources_of(condition.expression))
 
     def _is_plain(self, variable: int) -> bool:
         return variable in self.slot_of and not self.branch.slots[self.slot_of[variable]].is_list
@@ -255,7 +262,7 @@ class _StepCompiler:
         variable = self.branch.slots[slot].variables[0]
         return as_bound(condition, variable, self._is_plain, ansi=self.program.ansi)
 
-    # -- negations -------------------------------------------------------------------------------
+    # ---- negations -----------------------------------------------------------------------------
 
     def checks_of(self, negations: Sequence[Negation]) -> list[NegationCheck]:
         checks = [self._check(negation, None) for negation in negations]
@@ -274,8 +281,8 @@ class _StepCompiler:
         ]
 
     def _in_iteration(self, negation: Negation, group: int) -> bool:
-        """Whether one iteration decides it: no condition reads beyond, and no row of a slot that
-        is not in sequence with the group can lie inside."""
+        """Whether one iteration decides the negation: no condition reads beyond it, and no slot
+        without order to the group can have rows inside."""
         members = {*self.branch.slots[group].variables, negation.variable}
         return not self._unordered(group) and all(
             cell.reading == "each" and cell.variable in members
@@ -291,7 +298,7 @@ class _StepCompiler:
         )
 
     def _tests_of(self, negation: Negation) -> list[Condition]:
-        """Those conjuncts on the negated variable whose other variables this branch fills."""
+        """The conditions on the negated variable whose other variables this branch fills."""
         return [
             c
             for c in self.negative
@@ -338,13 +345,8 @@ class _StepCompiler:
 def _split_equalities(
     conditions: Sequence[Condition], read: Callable[[Condition], CellEquality | None]
 ) -> tuple[tuple[CellEquality, ...], list[Condition]]:
-    found = [(condition, read(condition)) for condition in conditions]
+    pairs = [(condition, read(condition)) for condition in conditions]
     return (
-        tuple(equality for _, equality in found if equality is not None),
-        [condition for condition, equality in found if equality is None],
+        tuple(equality for _, equality in pairs if equality is not None),
+        [condition for condition, equality in pairs if equality is None],
     )
-
-
-def compile_negation_checks(branch: Branch, program: Program) -> list[NegationCheck]:
-    """All negations of the branch, those inside repeated groups included, for finished matches."""
-    return _StepCompiler(branch, program, program.conditions).all_checks()

@@ -1,12 +1,8 @@
-"""The events of a bucket: sorted by key and order, with every position a scope needs.
+"""The events of a bucket: sorted by key and order, with every range that a scope needs.
 
-Rows are addressed by their *position* in the sorted order; partitions are runs of positions. All
-that matching asks about time is precomputed here as positions, so scopes are comparisons of
-integers whatever the order columns' types: `tie_start`/`tie_end` bound the rows with an equal
-order key, `window_start`/`window_end` the rows that may share a match with a row.
-
-The shipped table itself stays unsorted: only columns that conditions read are permuted (by
-`Columns`), the payload is taken once, for the rows of matches.
+Rows are addressed by their *position* in the sorted order; partitions are runs of positions.
+Everything that matching needs to know about time is computed here as positions, so that scopes are
+comparisons of integers whatever the types of the order columns.
 """
 
 from __future__ import annotations
@@ -31,79 +27,75 @@ if TYPE_CHECKING:
 
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-# What a row may be in this advance.
-OLD: Final = 0  # its own matches were given before (or belong to an earlier slice)
-NEW: Final = 1  # matches whose latest event it is are given now
-AHEAD: Final = 2  # known, but matches that end here are not decided yet
+# Status of a row in an advance: the matches that it decides (`context.py`) ...
+OLD: Final = 0  # were given before, or belong to an earlier slice
+NEW: Final = 1  # are given now
+AHEAD: Final = 2  # are not decided yet
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where each row's neighbours lie: [start, end) positions, one pair a row."""
+    """A range of positions [start, end) for each row."""
 
     start: Positions
     end: Positions
 
 
-# So many rows say how full the stretch around a row is.
-DENSITY_ROWS = 512
-
-
-@dataclass(frozen=True)
-class Density:
-    """Candidates of each variable, and how many stretches the rows fill: fewer than there are
-    where they crowd in some, as keys of different size and bursts do."""
-
-    candidates: dict[int, int]
-    stretches: float
-
-
-# Masks of few variables are counted in one pass, one count for each mask that there can be.
-MAX_COUNTED_MASK_BITS = 12
-
-
-def count_candidates(program: Program, mask: npt.NDArray[Any]) -> dict[int, int]:
-    """The candidates of each variable among rows with these masks."""
-    count = len(program.variables)
-    if count > MAX_COUNTED_MASK_BITS:
-        return {v: int(np.count_nonzero(mask >> v & 1)) for v in range(count)}
-    found = np.bincount(mask, minlength=1 << count)
-    masks = np.arange(len(found))
-    return {v: int(found[(masks >> v & 1) == 1].sum()) for v in range(count)}
-
-
-# A search in all positions takes, compared with looking one up that was computed for all.
+# Cost of one search, relative to computing one row of all.
 WINDOW_SEARCH_COST = 8
 
 
 class WindowSide:
-    """One side of every row's window, indexed like an array. It is computed for the rows that
-    are asked for, or for all of them once many are: most plans ask for few, from one side."""
+    """One side of every row's window, indexed like an array.
 
-    def __init__(self, computed: Callable[[Positions], Positions], size: int) -> None:
-        self._computed = computed
+    Computed for the requested rows, or for all of them once many are requested: most plans need
+    few, and one side only.
+    """
+
+    def __init__(self, compute: Callable[[Positions], Positions], size: int) -> None:
+        self._compute = compute
         self._size = size
         self._all: Positions | None = None
 
     def __getitem__(self, rows: Positions) -> Positions:
         if self._all is None and len(rows) * WINDOW_SEARCH_COST < self._size:
-            return self._computed(rows)
+            return self._compute(rows)
         if self._all is None:
-            self._all = self._computed(np.arange(self._size))
+            self._all = self._compute(np.arange(self._size))
         return self._all[rows]
 
 
 @dataclass(frozen=True)
 class WindowSpan:
-    """A span whose sides are computed when they are asked for."""
+    """A span whose sides are computed on demand."""
 
     start: WindowSide
     end: WindowSide
 
 
+# Number of rows sampled to measure how many rows share a stretch.
+DENSITY_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Density:
+    """Candidates of each variable, and the number of stretches that the rows effectively fill.
+
+    That is fewer than there are where rows crowd in some of them, as with keys of different size
+    and bursts.
+    """
+
+    candidates: dict[int, int]
+    stretches: float
+
+
 class Events:
-    """Sorted events of many keys, and the candidates of each variable."""
+    """The events of a bucket, sorted by key and order, with the candidates of each variable.
+
+    `partition`, `tie` and `window` are the rows of the same key, those with an equal order key, and
+    those that may share a match with a row. The table itself stays unsorted: only columns that
+    conditions read are permuted (by `columns`); the payload is taken once, for the rows of matches.
+    """
 
     def __init__(self, program: Program, table: pa.Table) -> None:
         self.program = program
@@ -122,12 +114,12 @@ class Events:
         self._below: dict[int, Positions] = {}
 
     def candidates(self, variable: int) -> Flags:
-        """Which rows meet the variable's own conditions."""
+        """The rows that meet the variable's own conditions."""
         found: Flags = (self._mask >> variable & 1).astype(np.bool_)
         return found
 
     def below(self, variable: int) -> Positions:
-        """How many candidates lie before each position (size + 1 entries)."""
+        """The number of candidates before each position (size + 1 entries)."""
         if variable not in self._below:
             counts = np.zeros(self.size + 1, dtype=np.int64)
             np.cumsum(self.candidates(variable), out=counts[1:])
@@ -135,7 +127,7 @@ class Events:
         return self._below[variable]
 
     def largest_buffer(self) -> int:
-        """The candidates of the partition that has most of them."""
+        """The number of candidates in the partition that has most of them."""
         if not self.size:
             return 0
         counts = np.zeros(self.size + 1, dtype=np.int64)
@@ -143,7 +135,7 @@ class Events:
         return int((counts[self.partition.end] - counts[self.partition.start]).max())
 
     def density(self, stretch: Positions) -> Density:
-        """How many candidates there are, and how close."""
+        """The number of candidates, and how densely they lie."""
         candidates = count_candidates(self.program, self._mask)
         if not self.size:
             return Density(candidates, 0.0)
@@ -157,8 +149,10 @@ class Events:
         return count_candidates(self.program, self._mask[low:high])
 
     def fits(self, positions: Positions) -> Flags | None:
-        """Which rows can be in a match at all; None for all of them. A row whose ties alone are
-        more than a window of events can not."""
+        """The rows that can be in a match at all; None for all of them.
+
+        A row whose ties alone exceed a window of events cannot.
+        """
         window = self.program.window
         if window is None or window.kind == "time":
             return None
@@ -166,7 +160,7 @@ class Events:
         return fits
 
     def rows(self, positions: Positions) -> Positions:
-        """Rows of the unsorted table."""
+        """The rows of the unsorted table."""
         return self.permutation[positions]
 
     def stretch(self) -> Positions:
@@ -208,6 +202,20 @@ class Events:
         return _event_window(self.tie, self.partition, int(window.size))
 
 
+# Up to so many variables, one pass counts every possible mask.
+MAX_COUNTED_MASK_BITS = 12
+
+
+def count_candidates(program: Program, mask: npt.NDArray[Any]) -> dict[int, int]:
+    """The candidates of each variable among rows with these masks."""
+    count = len(program.variables)
+    if count > MAX_COUNTED_MASK_BITS:
+        return {v: int(np.count_nonzero(mask >> v & 1)) for v in range(count)}
+    found = np.bincount(mask, minlength=1 << count)
+    masks = np.arange(len(found))
+    return {v: int(found[(masks >> v & 1) == 1].sum()) for v in range(count)}
+
+
 def drop_null_times(program: Program | RowProgram, table: pa.Table) -> pa.Table:
     """Event patterns, and WITHIN anywhere, ignore rows whose event time is NULL or NaN."""
     order = program.orders[0]
@@ -221,16 +229,22 @@ def drop_null_times(program: Program | RowProgram, table: pa.Table) -> pa.Table:
 
 
 def column_to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """A column of numbers or times as numpy has them."""
+    """A column of numbers or times as a numpy array."""
     values = plain_values(to_single_array(column))
     return values.astype(np.int64) if values.dtype.kind == "i" else values
+
+
+# ---- sorting and runs of equal rows --------------------------------------------------------------
 
 
 def _sort_permutation(
     codes: npt.NDArray[np.int64] | None, orders: list[npt.NDArray[Any]]
 ) -> Positions:
-    """The permutation by key, then order. One combined integer sorts several times faster than
-    a lexical sort of two columns (9 ms against 88 ms for 500,000 rows)."""
+    """The permutation by key, then order.
+
+    One combined integer sorts several times faster than a lexical sort of two columns (9 ms
+    against 88 ms for 500,000 rows).
+    """
     columns = orders if codes is None else [codes, *orders]
     combined = combine_codes(columns)
     if combined is not None:
@@ -239,7 +253,7 @@ def _sort_permutation(
 
 
 def combine_codes(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
-    """One column that sorts as all of them do; None if there is none in 64 bits."""
+    """One column that sorts as all of them together; None if it does not fit in 64 bits."""
     combined = columns[0]
     if len(columns) == 1:
         return combined
@@ -258,7 +272,7 @@ def combine_codes(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
 
 
 def _find_changes(columns: list[npt.NDArray[Any]], size: int) -> Flags:
-    """True where a row differs from the one before in any column; True at row 0."""
+    """True where a row differs from the previous one in any column; True at row 0."""
     changed = np.zeros(size, dtype=np.bool_)
     if size:
         changed[0] = True
@@ -281,6 +295,9 @@ def _equal_runs(columns: list[npt.NDArray[Any]], size: int) -> Span:
     return Span(np.repeat(starts, lengths), np.repeat(ends, lengths))
 
 
+# ---- windows -------------------------------------------------------------------------------------
+
+
 def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> WindowSpan:
     """For each row, the rows of its partition at most `size` away."""
     count = len(time)
@@ -296,7 +313,7 @@ def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> 
                     lambda r: np.searchsorted(compressed, compressed[r] + limit, "right"), count
                 ),
             )
-    # Differences are taken the way a condition would take them: latest minus earliest.
+    # Differences are computed as a condition would: latest minus earliest.
     return WindowSpan(
         WindowSide(
             lambda r: bisect_ranges(
@@ -316,12 +333,12 @@ def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> 
 def time_window_ends(
     time: npt.NDArray[Any], begin: Positions, end: Positions, size: int | float
 ) -> Positions:
-    """For each row, the first one of its partition that is more than `size` later."""
+    """For each row, the first position of its partition that is more than `size` later."""
     return _time_window(time, Span(begin, end), size).end[np.arange(len(time))]
 
 
 def _is_within(distance: npt.NDArray[Any], size: int | float) -> Flags:
-    """Distances that wrapped around int64 are negative, and longer than any window."""
+    """Whether distances fit the window; those that wrapped around int64 are negative."""
     within: Flags = ((distance >= 0) & (distance <= size)).astype(np.bool_)
     return within
 

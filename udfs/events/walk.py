@@ -1,13 +1,10 @@
-"""Walking a branch: sets of partial matches are extended until all its slots are bound.
+"""Walks a branch: sets of partial matches are extended until all its slots are bound.
 
 All partial matches of a task are extended at once: scope, index and blocks give pairs, conditions
-keep some of them, survivors are the next task's partials. Tasks are walked depth first, block by
-block, so what is held at any time is a few blocks, however many matches there are. Which slot
-comes next is the route's business (`routes.py`): one order for all in a chain, each partial's own
-choice in a tree NFA, a join found before in a ZStream tree.
-
-Lists grow by one element a round; each round's partials are finished lists for the next slot and,
-at the same time, shorter ones for the next round.
+keep some of them, and these are the partials of the next task. Tasks are walked depth first, block
+by block, so only a few blocks are held at any time, however many matches there are. The route
+(`routes.py`) says which slot comes next. Lists grow by one element a round; the partials of each
+round are complete lists for the next slot and shorter ones for the next round.
 """
 
 from __future__ import annotations
@@ -41,298 +38,23 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Condition, Slot
 
 
-# --------------------------------------------------------------------------------------------------
-# Conditions on remote data: asked for ahead, and put off while what they need is under way.
-#
-# A walk goes on with other partial matches while some wait for data: these are parked, and come
-# back when it is there. That costs no additional partial match, as all events of an advance are
-# known before it begins; in an engine that takes events one by one (EIRES, LzEval) it would. Only
-# when everything waits may partial matches go on untested, where that is expected to pay; what
-# they have not been tested for is noted in `Partials.waiting`, a bit for each condition, and
-# tested before they are given.
-#
-# Under "post" the bit is set and nothing is asked until matches are complete.
-# --------------------------------------------------------------------------------------------------
-
-
-# More partial matches than this do not wait at once.
-MAX_PARKED_PARTIALS = 1 << 20
-# Complete matches are tested so many at a time.
-MATCH_BLOCK = 1 << 17
-# Pairs that a partial match becomes part of, where nothing is known yet.
-DEFAULT_PAIRS = 8.0
-# A candidate's key is fetched ahead if so many of its pairs are expected to ask for it.
-PREFETCH_THRESHOLD = 0.5
-
-
-@dataclass(frozen=True)
-class ParkedTask:
-    """A task that waits, and the ids that it waits for, by remote source. `may_go_on`: the next
-    step can be taken without them."""
-
-    task: WalkTask
-    asked: tuple[tuple[int, Positions], ...]
-    may_go_on: bool
-
-
-class PostponedTasks:
-    """What one walk has put off."""
-
-    def __init__(self, walk: BranchWalk) -> None:
-        self._walk = walk
-        self._needs = RemoteNeeds(walk.matching.program, walk.slots)
-        self._lookups = walk.matching.tally.lookups
-        self._costs = walk.matching.program.costs or TYPICAL_COSTS
-        self._parked: deque[ParkedTask] = deque()
-        self._complete: list[WalkTask] = []
-        self._waiting = self._undecided = 0
-        self._seen = 0
-
-    # -- testing ---------------------------------------------------------------------------------
-
-    def held(self, condition: Condition, reader: CellReader) -> tuple[Flags, Flags | None]:
-        """Which partials (or pairs) may go on, and which of them were not tested."""
-        needs = self._needs
-        if needs.is_put_off(condition) and needs.is_at_end(condition):
-            every = np.ones(len(reader), dtype=np.bool_)
-            return every, every
-        asked = list(reader.asked(condition))
-        self._ask(asked)
-        if not needs.is_put_off(condition):
-            return reader.holds(condition), None
-        ready = self._ready(asked, len(reader))
-        if ready.all():
-            return reader.holds(condition), None
-        held = ~ready
-        some = np.flatnonzero(ready)
-        if len(some):
-            held[some] = reader.select(some).holds(condition)
-        return held, ~ready
-
-    def bit(self, condition: Condition) -> int:
-        return self._needs.bit(condition)
-
-    def foresee(self, step: Step, look: StepCandidates, done: int) -> None:
-        """Fetches ahead what the blocks of pairs behind the first, `done`, are likely to ask for.
-        By then it is known what the tests before it keep."""
-        conditions = self._needs.of_slot(step, step.slot)
-        if not conditions or int(look.counts().sum()) <= done:
-            return
-        pairs = _pairs_per_candidate(look)
-        for condition in conditions:
-            share = 1.0
-            for other in step.tests[: step.tests.index(condition)]:
-                share *= self._walk.matching.meter.kept_share(other)
-            likely = look.elements[np.flatnonzero(pairs * share >= PREFETCH_THRESHOLD)]
-            if len(likely):
-                first = self._walk.slots.elements[step.slot].first_row(likely)
-                bound = likely[:, np.newaxis] if self._walk.slot(step.slot).is_list else likely
-                reader = self._walk.reader(Partials({step.slot: bound}, first, first))
-                self._ask(reader.asked(condition, {step.slot}), ahead=True)
-
-    # -- going on --------------------------------------------------------------------------------
-
-    def settled(self, task: WalkTask, route: WalkRoute) -> WalkTask | None:
-        """What of a task can go on now; the rest is put off."""
-        for lookup in self._lookups:
-            lookup.settle()
-        task = self._tested(task)
-        if not len(task.partials):
-            return None
-        if task.bound == self._walk.target and task.growing is None:
-            return self._given(task)
-        if task.hurried:
-            return replace(task, hurried=False)
-        steps = (task.growing,) if task.growing is not None else route.steps(self._walk, task)
-        task = self._alive(task, steps)
-        if task.growing is None:
-            for condition in self._needs.ahead(task.bound):
-                reader = self._walk.reader(task.partials)
-                self._ask(reader.asked(condition, task.bound), ahead=True)
-        return self._ready_to_go_on(task, steps)
-
-    def arrived(self) -> Iterator[WalkTask] | None:
-        """Tasks that need wait no longer, if there are any."""
-        if self._undecided > MATCH_BLOCK:
-            return self._at_last()
-        if self._waiting > MAX_PARKED_PARTIALS:
-            return self.again()
-        seen = sum(lookup.arrivals for lookup in self._lookups)
-        if seen == self._seen or not self._parked:
-            return None
-        self._seen = seen
-        ready = [each for each in self._parked if self._is_ready(each)]
-        gone = {id(each) for each in ready}
-        self._parked = deque(each for each in self._parked if id(each) not in gone)
-        return self._released(ready) if ready else None
-
-    def again(self) -> Iterator[WalkTask] | None:
-        """What is next where nothing else is left to do; None if nothing was put off."""
-        if not self._parked:
-            return self._at_last() if self._complete else None
-        for number, each in enumerate(self._parked):
-            is_ready = self._is_ready(each)
-            if is_ready or self._pays(each):
-                del self._parked[number]
-                task = replace(each.task, hurried=not is_ready)
-                return self._released([replace(each, task=task)])
-        first = self._parked.popleft()
-        for remote, ids in first.asked:
-            self._lookups[remote].wait(ids)
-        return self._released([first])
-
-    def _released(self, parked: Sequence[ParkedTask]) -> Iterator[WalkTask]:
-        self._waiting -= sum(len(each.task.partials) for each in parked)
-        return iter([each.task for each in parked])
-
-    def _at_last(self) -> Iterator[WalkTask]:
-        """Complete matches, tested for what they were not; all their data is asked for at once."""
-        tasks, self._complete, self._undecided = self._complete, [], 0
-        for task in tasks:
-            for condition in self._needs.untested(task.partials):
-                which = self._needs.which(task.partials, condition)
-                self._ask(self._walk.reader(task.partials.take(which)).asked(condition))
-        for task in tasks:
-            tested = self._tested(task, waits=True)
-            if len(tested.partials):
-                yield tested
-
-    def _given(self, task: WalkTask) -> WalkTask | None:
-        """The matches of a complete task that have met all conditions."""
-        waiting = task.partials.waiting
-        if waiting is None:
-            return task
-        undecided = waiting != 0
-        if undecided.any():
-            self._complete.append(replace(task, partials=task.partials.take(undecided)))
-            self._undecided += int(np.count_nonzero(undecided))
-        decided = task.partials.take(~undecided)
-        return replace(task, partials=decided) if len(decided) else None
-
-    def _tested(self, task: WalkTask, *, waits: bool = False) -> WalkTask:
-        """Without the partials that turn out not to meet what they had not been tested for.
-        `waits`: nothing is left undecided."""
-        needs, partials = self._needs, task.partials
-        for condition in needs.untested(partials):
-            if needs.is_at_end(condition) and not waits:
-                continue
-            which = needs.which(partials, condition)
-            reader = self._walk.reader(partials.take(which))
-            if not waits:
-                ready = np.flatnonzero(self._ready(reader.asked(condition), len(reader)))
-                which, reader = which[ready], reader.select(ready)
-            if len(which):
-                held = reader.holds(condition)
-                self._walk.matching.meter.held(condition, held)
-                partials = needs.met(partials, condition, which, held)
-        return replace(task, partials=partials)
-
-    # -- parking ---------------------------------------------------------------------------------
-
-    def _alive(self, task: WalkTask, steps: Sequence[Step]) -> WalkTask:
-        """Without partials that no row can follow, so that nothing is fetched for them. Only where
-        something would be, and where looking takes no remote data itself."""
-        asks = self._needs.wanted(steps, task.bound).tests or self._needs.ahead(task.bound)
-        if task.growing is not None or len(steps) > 1 or not asks:
-            return task
-        (step,) = steps
-        if len(step.unit) > 1 or any(
-            remote_sources_of(e.condition.expression) for e in step.equalities
-        ):
-            return task
-        look = self._walk.look(step, task.partials, self._walk.reader(task.partials))
-        return replace(task, partials=task.partials.take(look.counts() > 0))
-
-    def _ready_to_go_on(self, task: WalkTask, steps: Sequence[Step]) -> WalkTask | None:
-        """The part of a task whose next step has what it needs; the rest waits."""
-        partials, needs = task.partials, self._needs
-        if not len(partials):
-            return None
-        wanted = needs.wanted(steps, task.bound)
-        undecided = np.zeros(len(partials), dtype=np.bool_)
-        if partials.waiting is not None:
-            undecided |= (partials.waiting & ~needs.bits_at_end) != 0
-        reader = self._walk.reader(partials)
-        for condition in wanted.every():
-            undecided |= ~self._ready(reader.asked(condition, task.bound), len(partials))
-        if not undecided.any():
-            return task
-        may_go_on = not wanted.equalities and not any(
-            self._walk.slot(slot).is_list for step in steps for slot in step.unit
-        )
-        self._park(replace(task, partials=partials.take(undecided)), wanted.every(), may_go_on)
-        decided = partials.take(~undecided)
-        return replace(task, partials=decided) if len(decided) else None
-
-    def _park(self, task: WalkTask, conditions: Sequence[Condition], may_go_on: bool) -> None:
-        partials = task.partials
-        reader = self._walk.reader(partials)
-        asked = [each for c in conditions for each in reader.asked(c, task.bound)]
-        for condition in self._needs.untested(partials):
-            if not self._needs.is_at_end(condition):
-                which = self._needs.which(partials, condition)
-                asked += self._walk.reader(partials.take(which)).asked(condition)
-        self._ask(asked)
-        needed = tuple((remote, distinct_ids(ids)) for remote, ids in asked)
-        self._parked.append(ParkedTask(task, needed, may_go_on))
-        self._waiting += len(partials)
-
-    def _is_ready(self, parked: ParkedTask) -> bool:
-        return all(self._lookups[remote].ready(ids).all() for remote, ids in parked.asked)
-
-    def _pays(self, parked: ParkedTask) -> bool:
-        """Whether to go on untested: Algorithm 4's comparison, what is hidden against the work on
-        partial matches that will fail, both in the time that this engine takes for its sets."""
-        if not parked.may_go_on:
-            return False
-        latency = max(self._lookups[remote].latency for remote, _ in parked.asked)
-        work = len(parked.task.partials) * DEFAULT_PAIRS * (self._costs.pair + self._costs.result)
-        kept = 1.0
-        for condition in self._needs.untested(parked.task.partials):
-            kept *= self._walk.matching.meter.kept_share(condition)
-        return min(work, latency) > work * (1 - kept)
-
-    # -- lookups ---------------------------------------------------------------------------------
-
-    def _ask(self, asked: LookupKeyIds, *, ahead: bool = False) -> None:
-        for remote, ids in asked:
-            lookup = self._lookups[remote]
-            if lookup.remote.prefetches or lookup.remote.caching.policy == "cost":
-                counts = np.bincount(ids.ravel() + 1)
-                known = np.flatnonzero(counts[1:])
-                lookup.needed(known, counts[1:][known], self._walk.branch)
-            lookup.ask(ids, ahead=ahead)
-
-    def _ready(self, asked: LookupKeyIds, size: int) -> Flags:
-        ready = np.ones(size, dtype=np.bool_)
-        for remote, ids in asked:
-            ready &= self._lookups[remote].ready(ids).all(axis=1)
-        return ready
-
-
-def _pairs_per_candidate(look: StepCandidates) -> Positions:
-    """In how many pairs each candidate of a step is."""
-    counts = np.zeros(len(look.elements) + 1, dtype=np.int64)
-    some = look.ranges.low < look.ranges.high
-    np.add.at(counts, look.ranges.low[some], 1)
-    np.subtract.at(counts, look.ranges.high[some], 1)
-    return np.cumsum(counts[:-1])
-
-
 @dataclass(frozen=True)
 class WalkTask:
-    """Partials in which the slots of `bound` are filled. `growing`: the step of a list that has
-    begun in them and is not among `bound` yet. `hurried`: goes on without what it waits for."""
+    """Partials in which the slots of `bound` are filled.
+
+    `growing`: the step of a list that has begun in them and is not in `bound` yet.
+    `skips_waiting`: the task goes on before the remote data it waits for has arrived.
+    """
 
     partials: Partials
     bound: frozenset[int]
     growing: Step | None = None
-    hurried: bool = False
+    skips_waiting: bool = False
 
 
 @dataclass(frozen=True)
 class StepCandidates:
-    """Where each partial's candidates for one step are: `ranges` of `elements`."""
+    """The candidates of each partial for one step: a range of `elements` for each."""
 
     reader: CellReader
     elements: Positions
@@ -349,23 +71,26 @@ class StepCandidates:
 
 
 class WalkRoute(Protocol):
-    """Where to start, and where to go from what is bound."""
+    """Which rows a walk starts from, and which slot each task binds next."""
 
     def starts(self, walk: BranchWalk) -> Iterator[WalkTask]: ...
 
-    def onward(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
-        """The tasks that come of binding one more slot, or one more join, in a task's partials."""
+    def next_tasks(self, walk: BranchWalk, task: WalkTask) -> Iterator[WalkTask]:
+        """Binds one more slot, or one more join, in a task's partials."""
         ...
 
     def steps(self, walk: BranchWalk, task: WalkTask) -> Sequence[Step]:
-        """The steps that `onward` may take."""
+        """The steps that `next_tasks` may take from a task."""
         ...
 
 
 @dataclass
 class BranchWalk:
-    """One walk over a branch, up to all slots of `target`. `keeps_all`: what it finds is held
-    as part of something larger, so it counts as partial matches to the last step."""
+    """One walk over a branch, until all slots of `target` are bound.
+
+    `keeps_all`: the results become part of larger partial matches, so they count as partial
+    matches even at the last step.
+    """
 
     matching: AdvanceContext
     branch: int
@@ -384,7 +109,10 @@ class BranchWalk:
         self._postponed = PostponedTasks(self) if self.matching.tally.lookups else None
 
     def run(self, route: WalkRoute) -> Iterator[Partials]:
-        """Depth first; the pending stack holds one iterator for each slot on the way."""
+        """Yields complete partials, depth first.
+
+        The stack holds one iterator for each slot bound on the way.
+        """
         pending = [route.starts(self)]
         while pending or self._resume(pending):
             task = next(pending[-1], None)
@@ -392,7 +120,7 @@ class BranchWalk:
                 pending.pop()
                 continue
             if self._postponed is not None:
-                task = self._settled(task, route, pending)
+                task = self._resolve(task, route, pending)
             if task is None:
                 continue
             if task.bound == self.target and task.growing is None:
@@ -400,24 +128,24 @@ class BranchWalk:
             elif task.growing is not None:
                 pending.append(self._grow(task, task.growing))
             else:
-                pending.append(route.onward(self, task))
+                pending.append(route.next_tasks(self, task))
 
-    def _settled(
+    def _resolve(
         self, task: WalkTask, route: WalkRoute, pending: list[Iterator[WalkTask]]
     ) -> WalkTask | None:
-        """What of the task can go on now. What no longer has to wait comes next."""
+        """The part of the task that can go on now; tasks whose data has arrived come next."""
         assert self._postponed is not None
-        settled = self._postponed.settled(task, route)
-        again = self._postponed.arrived()
-        if again is not None:
-            pending.append(again)
-        return settled
+        resolved = self._postponed.resolve(task, route)
+        arrived = self._postponed.arrived_tasks()
+        if arrived is not None:
+            pending.append(arrived)
+        return resolved
 
     def _resume(self, pending: list[Iterator[WalkTask]]) -> bool:
-        again = None if self._postponed is None else self._postponed.again()
-        if again is not None:
-            pending.append(again)
-        return again is not None
+        parked = None if self._postponed is None else self._postponed.next_parked()
+        if parked is not None:
+            pending.append(parked)
+        return parked is not None
 
     def slot(self, number: int) -> Slot:
         return self.steps.branch.slots[number]
@@ -425,18 +153,20 @@ class BranchWalk:
     def reader(self, partials: Partials) -> CellReader:
         return CellReader(self.matching.events.columns, self.slots, partials, self.matching.tally)
 
-    # -- one more slot ---------------------------------------------------------------------------
+    # ---- binding one more slot -----------------------------------------------------------------
 
     def start(
-        self, step: Step, elements: Positions, places: PositionRanges | None = None
+        self, step: Step, elements: Positions, regions: PositionRanges | None = None
     ) -> Iterator[WalkTask]:
-        """Partials of one row (or one element of a list). `places`: for each of them where the
-        first row of its match has to lie."""
+        """Partials of one row, or of one element of a list.
+
+        `regions`: for each of them the range in which the first row of its match must lie.
+        """
         filled = self.slots.elements[step.slot]
         first, last = filled.first_row(elements), filled.last_row(elements)
         is_list = self.slot(step.slot).is_list
         bound = elements[:, np.newaxis] if is_list else elements
-        floor, ceiling = (None, None) if places is None else (places.low, places.high)
+        floor, ceiling = (None, None) if regions is None else (regions.low, regions.high)
         partials = Partials({step.slot: bound}, first, last, floor, ceiling)
         fits = self.matching.events.fits(first)
         if fits is not None:
@@ -444,19 +174,21 @@ class BranchWalk:
         for condition in step.tests:
             if looks_back(condition, self.slot(step.slot).variables):
                 continue
-            partials = self.held(condition, partials)
+            partials = self.keep_held(condition, partials)
         self._count(step, partials, frozenset())
         if len(partials):
-            yield from self._bound(frozenset(), step, partials)
+            yield from self._bound_tasks(frozenset(), step, partials)
 
     def extend(
-        self, task: WalkTask, step: Step, look: StepCandidates | None = None
+        self, task: WalkTask, step: Step, candidates: StepCandidates | None = None
     ) -> Iterator[WalkTask]:
-        """The task's partials with the step's slot."""
-        for partials in self._bind(task, step, look):
-            yield from self._bound(task.bound, step, partials)
+        """Extends the task's partials by the step's slot."""
+        for partials in self._bind_slot(task, step, candidates):
+            yield from self._bound_tasks(task.bound, step, partials)
 
-    def _bound(self, bound: frozenset[int], step: Step, partials: Partials) -> Iterator[WalkTask]:
+    def _bound_tasks(
+        self, bound: frozenset[int], step: Step, partials: Partials
+    ) -> Iterator[WalkTask]:
         if self.slot(step.slot).is_list:
             yield WalkTask(partials, bound, step)
         else:
@@ -468,49 +200,49 @@ class BranchWalk:
         if length >= slot.low:
             yield from self.complete(task.bound, step, task.partials)
         if slot.high is None or length < slot.high:
-            for partials in self._bind(task, step, None):
+            for partials in self._bind_slot(task, step, None):
                 yield WalkTask(partials, task.bound, step)
 
     def complete(self, bound: frozenset[int], step: Step, partials: Partials) -> Iterator[WalkTask]:
-        """The unit is filled: what could not be decided on the way is decided now."""
+        """Runs the tests of a step that need its unit complete: list rules, folds, NOTs."""
         if partials.elements[step.slot].ndim == 2 and len(step.unit) == 1:
-            right = self.pools.rightly_filled(step.slot, partials)
-            if right is not None:
-                partials = partials.take(right)
+            fits = self.pools.meets_list_rule(step.slot, partials)
+            if fits is not None:
+                partials = partials.take(fits)
         for condition in step.on_complete:
             if len(partials):
-                partials = self.held(condition, partials)
+                partials = self.keep_held(condition, partials)
         for check in step.negations:
             if len(partials):
                 partials = partials.take(self._negations.allow(check, partials))
         total = bound | step.unit
         if len(total) == len(self.steps.branch.slots):
-            partials = self._uncovered(partials)
+            partials = self._drop_covered(partials)
         if len(partials):
             yield WalkTask(partials, total)
 
-    def held(self, condition: Condition, partials: Partials) -> Partials:
-        """The partials that meet a condition, or have to wait for what it reads."""
-        held, bits = self._held(condition, self.reader(partials))
-        return (partials if bits is None else partials.still(bits)).take(held)
+    def keep_held(self, condition: Condition, partials: Partials) -> Partials:
+        """The partials that meet a condition, or wait for the remote data that it reads."""
+        held, bits = self._test(condition, self.reader(partials))
+        return (partials if bits is None else partials.wait_for(bits)).take(held)
 
-    def _held(self, condition: Condition, reader: CellReader) -> tuple[Flags, Positions | None]:
-        """Which partials (or pairs) go on, and, where some were not tested, the condition's bit
-        for these."""
+    def _test(self, condition: Condition, reader: CellReader) -> tuple[Flags, Positions | None]:
+        """Which partials (or pairs) go on; where some were not tested, also the condition's bit
+        for these and 0 for the others."""
         meter = self.matching.meter
         if self._postponed is None or not remote_sources_of(condition.expression):
             held = reader.holds(condition)
-            meter.held(condition, held)
+            meter.count_results(condition, held)
             return held, None
-        held, untested = self._postponed.held(condition, reader)
+        held, untested = self._postponed.test(condition, reader)
         if untested is None:
-            meter.held(condition, held)
+            meter.count_results(condition, held)
             return held, None
         late, kept = int(np.count_nonzero(untested)), int(np.count_nonzero(held))
-        meter.tested((condition,), len(held) - late, kept - late)
+        meter.count_tests((condition,), len(held) - late, kept - late)
         return held, np.where(untested, self._postponed.bit(condition), 0)
 
-    def _uncovered(self, partials: Partials) -> Partials:
+    def _drop_covered(self, partials: Partials) -> Partials:
         if partials.ceiling is not None:
             partials = partials.take(partials.earliest < partials.ceiling)
         for checks in self.steps.covered:
@@ -521,21 +253,22 @@ class BranchWalk:
                 partials = partials.take(~held)
         return partials
 
-    # -- pairs -----------------------------------------------------------------------------------
+    # ---- pairs of a partial and a candidate ----------------------------------------------------
 
-    def look(
+    def find_candidates(
         self, step: Step, partials: Partials, reader: CellReader, rows: PositionRanges | None = None
     ) -> StepCandidates:
-        """The candidates of each partial; what index and bounds leave out was tested by them.
-        `rows`: where they have to lie, if that is known better than from order and window."""
+        """The candidates of each partial. What an index or a bound leaves out counts as tested.
+
+        `rows`: the ranges to search, where the caller knows narrower ones than order and window.
+        """
         meter, pools = self.matching.meter, self.pools
         if rows is None:
             rows = find_scope(step, self.matching.events, self.slots, partials)
         if partials.ceiling is not None and self.steps.minimal == step.unit:
-            begun = step.slot in partials.elements
-            rows = (
-                rows if begun else PositionRanges(rows.low, np.minimum(rows.high, partials.ceiling))
-            )
+            has_begun = step.slot in partials.elements
+            if not has_begun:
+                rows = PositionRanges(rows.low, np.minimum(rows.high, partials.ceiling))
         plain = pools.pool(step.slot)
         ranges = plain.find(rows)
         elements = plain.elements
@@ -544,38 +277,45 @@ class BranchWalk:
             index = pools.index(step.slot, step.equalities)
             elements = index.elements
             ranges = index.find(rows, [reader.values(e.bound) for e in step.equalities])
-            meter.tested(
-                [e.condition for e in step.equalities], _count_pairs(before), _count_pairs(ranges)
+            meter.count_tests(
+                [e.condition for e in step.equalities], _total_pairs(before), _total_pairs(ranges)
             )
         for bound in step.bounds:
             if pools.grows(step.slot, bound.cell):
                 before = ranges
                 values = pools.values(bound.cell, elements).values
                 ranges = narrow_ranges(ranges, bound, values, reader)
-                meter.tested((bound.condition,), _count_pairs(before) - _count_pairs(ranges), 0)
+                meter.count_tests(
+                    (bound.condition,), _total_pairs(before) - _total_pairs(ranges), 0
+                )
         return StepCandidates(reader, elements, ranges)
 
-    def _bind(self, task: WalkTask, step: Step, look: StepCandidates | None) -> Iterator[Partials]:
+    def _bind_slot(
+        self, task: WalkTask, step: Step, candidates: StepCandidates | None
+    ) -> Iterator[Partials]:
         partials = task.partials
-        if look is None:
-            look = self.look(step, partials, self.reader(partials))
-        elements = look.elements
+        if candidates is None:
+            candidates = self.find_candidates(step, partials, self.reader(partials))
+        elements = candidates.elements
         node = self.branch, task.bound | step.unit
-        # Every level of a growing list waits with a block of its own, as wide as the list is long.
+        # Each level of a growing list holds one block, as wide as the list is long: smaller blocks
+        # keep the sum bounded.
         width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
-        foreseen = self._postponed is None
-        for pick, place in pair_blocks(look.ranges, max(1, self._block // width)):
-            self.matching.meter.pairs(len(pick))
-            kept, chosen, bits = self.tested(step, partials, look.reader, pick, elements[place])
-            self.matching.meter.node(node, len(pick), len(kept))
+        has_prefetched = self._postponed is None
+        for pick, place in pair_blocks(candidates.ranges, max(1, self._block // width)):
+            self.matching.meter.count_pairs(len(pick))
+            kept, chosen, bits = self.test_pairs(
+                step, partials, candidates.reader, pick, elements[place]
+            )
+            self.matching.meter.count_join(node, len(pick), len(kept))
             self._trace(step, partials, (pick, elements[place]), (kept, chosen))
-            if not foreseen:
+            if not has_prefetched:
                 assert self._postponed is not None
-                self._postponed.foresee(step, look, len(pick))
-                foreseen = True
+                self._postponed.prefetch_block(step, candidates, len(pick))
+                has_prefetched = True
             if len(kept):
-                extended = self._extended(step, partials, kept, chosen, task.bound)
-                yield extended if bits is None else extended.still(bits)
+                extended = self._extend_partials(step, partials, kept, chosen, task.bound)
+                yield extended if bits is None else extended.wait_for(bits)
 
     def _trace(
         self,
@@ -590,7 +330,7 @@ class BranchWalk:
             latest = [np.maximum(partials.latest[p], last_row(e)) for p, e in (tried, kept)]
             trace.add(*latest)
 
-    def tested(
+    def test_pairs(
         self,
         step: Step,
         partials: Partials,
@@ -598,9 +338,8 @@ class BranchWalk:
         pick: Positions,
         elements: Positions,
     ) -> tuple[Positions, Positions, Positions | None]:
-        """The pairs that survive the step's conditions, and which of these they were not tested
-        for."""
-        kept = self._possible(step, partials, pick, elements)
+        """The pairs that meet the step's conditions, with bits of those not tested yet."""
+        kept = self._possible_pairs(step, partials, pick, elements)
         if kept is not None:
             pick, elements = pick[kept], elements[kept]
         if not step.tests:
@@ -614,7 +353,7 @@ class BranchWalk:
                 break
             if not growing and looks_back(condition, variables):
                 continue
-            held, bits = self._held(condition, pairs)
+            held, bits = self._test(condition, pairs)
             if bits is not None:
                 waiting = bits if waiting is None else waiting | bits
             survivors = np.flatnonzero(held)
@@ -624,11 +363,13 @@ class BranchWalk:
                 waiting = None if waiting is None else waiting[survivors]
         return pick, elements, waiting
 
-    def _possible(
+    def _possible_pairs(
         self, step: Step, partials: Partials, pick: Positions, elements: Positions
     ) -> Positions | None:
-        """Pairs in which no row is taken twice and a group's last row is in scope too; None
-        where that is certain without a look."""
+        """Pairs in which no row is taken twice and a group's last row is in scope too.
+
+        None where that always holds.
+        """
         filled = self.slots.elements[step.slot]
         if not step.unordered and filled.members is None:
             return None
@@ -665,7 +406,7 @@ class BranchWalk:
             previous = {v: filled.rows(v, before) for v in variables}
         return replace(reader, pick=pick, candidates=CandidateRows(rows, previous))
 
-    def _extended(
+    def _extend_partials(
         self,
         step: Step,
         partials: Partials,
@@ -692,8 +433,300 @@ class BranchWalk:
     def _count(self, step: Step, partials: Partials, bound: frozenset[int]) -> None:
         final = bound | step.unit == self.target
         if self.keeps_all or not final or self.slot(step.slot).is_list:
-            self.matching.meter.partials(partials.earliest)
+            self.matching.meter.count_partials(partials.earliest)
 
 
-def _count_pairs(ranges: PositionRanges) -> int:
+def _total_pairs(ranges: PositionRanges) -> int:
     return int(np.maximum(ranges.high - ranges.low, 0).sum())
+
+
+# ---- remote data: park, prefetch, postpone -------------------------------------------------------
+
+
+# No more partial matches than this are parked at once.
+MAX_PARKED_PARTIALS = 1 << 20
+# Complete matches are tested in blocks of this size.
+MATCH_BLOCK = 1 << 17
+# Expected number of pairs per partial match while nothing is known.
+DEFAULT_PAIRS = 8.0
+# A candidate's key is fetched ahead if at least this many pairs are expected to read it.
+PREFETCH_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class ParkedTask:
+    """A task that waits for remote data, and the key ids that it waits for, by source.
+
+    `can_skip`: the next step can be taken before the data has arrived.
+    """
+
+    task: WalkTask
+    key_ids: tuple[tuple[int, Positions], ...]
+    can_skip: bool
+
+
+class PostponedTasks:
+    """The tasks of one walk that wait for remote data.
+
+    The walk goes on with other partial matches while some are parked, and takes them up again
+    when their data has arrived. This costs no additional partial match, because all events of an
+    advance are known before it begins; in an engine that takes events one by one (EIRES, LzEval)
+    it would. Only when everything waits may partial matches go on untested, and only where that
+    is expected to pay. `Partials.waiting` then has a bit for each condition that they were not
+    tested for, and these are tested before a match is given.
+
+    Under the strategy "post" the bit is set and nothing is fetched until matches are complete.
+    """
+
+    def __init__(self, walk: BranchWalk) -> None:
+        self._walk = walk
+        self._needs = RemoteNeeds(walk.matching.program, walk.slots)
+        self._lookups = walk.matching.tally.lookups
+        self._costs = walk.matching.program.costs or TYPICAL_COSTS
+        self._parked: deque[ParkedTask] = deque()
+        self._complete: list[WalkTask] = []
+        self._parked_partials = self._complete_partials = 0
+        self._seen_arrivals = 0
+
+    # ---- tests ---------------------------------------------------------------------------------
+
+    def test(self, condition: Condition, reader: CellReader) -> tuple[Flags, Flags | None]:
+        """Which partials (or pairs) may go on, and which of them were not tested."""
+        needs = self._needs
+        if needs.is_postponed(condition) and needs.is_at_end(condition):
+            every = np.ones(len(reader), dtype=np.bool_)
+            return every, every
+        key_ids = list(reader.key_ids(condition))
+        self._fetch(key_ids)
+        if not needs.is_postponed(condition):
+            return reader.holds(condition), None
+        ready = self._ready(key_ids, len(reader))
+        if ready.all():
+            return reader.holds(condition), None
+        held = ~ready
+        some = np.flatnonzero(ready)
+        if len(some):
+            held[some] = reader.select(some).holds(condition)
+        return held, ~ready
+
+    def bit(self, condition: Condition) -> int:
+        return self._needs.bit(condition)
+
+    def prefetch_block(self, step: Step, candidates: StepCandidates, done: int) -> None:
+        """Fetches ahead what the pairs after the first `done`, one block, are likely to read.
+
+        The first block has shown how selective the tests are that come before.
+        """
+        conditions = self._needs.slot_prefetches(step, step.slot)
+        if not conditions or int(candidates.counts().sum()) <= done:
+            return
+        pairs = _pairs_per_candidate(candidates)
+        for condition in conditions:
+            share = 1.0
+            for other in step.tests[: step.tests.index(condition)]:
+                share *= self._walk.matching.meter.observed_selectivity(other)
+            likely = candidates.elements[np.flatnonzero(pairs * share >= PREFETCH_THRESHOLD)]
+            if len(likely):
+                first = self._walk.slots.elements[step.slot].first_row(likely)
+                bound = likely[:, np.newaxis] if self._walk.slot(step.slot).is_list else likely
+                reader = self._walk.reader(Partials({step.slot: bound}, first, first))
+                self._fetch(reader.key_ids(condition, {step.slot}), ahead=True)
+
+    # ---- resolving tasks -----------------------------------------------------------------------
+
+    def resolve(self, task: WalkTask, route: WalkRoute) -> WalkTask | None:
+        """The part of a task that can go on now; the rest is parked."""
+        for lookup in self._lookups:
+            lookup.settle()
+        task = self._test_waiting(task)
+        if not len(task.partials):
+            return None
+        if task.bound == self._walk.target and task.growing is None:
+            return self._take_decided(task)
+        if task.skips_waiting:
+            return replace(task, skips_waiting=False)
+        steps = (task.growing,) if task.growing is not None else route.steps(self._walk, task)
+        task = self._drop_dead_ends(task, steps)
+        if task.growing is None:
+            for condition in self._needs.prefetchable(task.bound):
+                reader = self._walk.reader(task.partials)
+                self._fetch(reader.key_ids(condition, task.bound), ahead=True)
+        return self._split_ready(task, steps)
+
+    def arrived_tasks(self) -> Iterator[WalkTask] | None:
+        """Tasks whose data has arrived, if there are any."""
+        if self._complete_partials > MATCH_BLOCK:
+            return self._finish_complete()
+        if self._parked_partials > MAX_PARKED_PARTIALS:
+            return self.next_parked()
+        arrivals = sum(lookup.arrivals for lookup in self._lookups)
+        if arrivals == self._seen_arrivals or not self._parked:
+            return None
+        self._seen_arrivals = arrivals
+        ready = [each for each in self._parked if self._is_ready(each)]
+        released = {id(each) for each in ready}
+        self._parked = deque(each for each in self._parked if id(each) not in released)
+        return self._release(ready) if ready else None
+
+    def next_parked(self) -> Iterator[WalkTask] | None:
+        """The next tasks when nothing else is left to do; None if nothing is parked."""
+        if not self._parked:
+            return self._finish_complete() if self._complete else None
+        for number, each in enumerate(self._parked):
+            is_ready = self._is_ready(each)
+            if is_ready or self._pays(each):
+                del self._parked[number]
+                task = replace(each.task, skips_waiting=not is_ready)
+                return self._release([replace(each, task=task)])
+        first = self._parked.popleft()
+        for remote, ids in first.key_ids:
+            self._lookups[remote].wait(ids)
+        return self._release([first])
+
+    def _release(self, parked: Sequence[ParkedTask]) -> Iterator[WalkTask]:
+        self._parked_partials -= sum(len(each.task.partials) for each in parked)
+        return iter([each.task for each in parked])
+
+    def _finish_complete(self) -> Iterator[WalkTask]:
+        """Complete matches that meet the conditions still open, all their data fetched at once."""
+        tasks, self._complete, self._complete_partials = self._complete, [], 0
+        for task in tasks:
+            for condition in self._needs.untested(task.partials):
+                which = self._needs.waiting_for(task.partials, condition)
+                self._fetch(self._walk.reader(task.partials.take(which)).key_ids(condition))
+        for task in tasks:
+            tested = self._test_waiting(task, waits=True)
+            if len(tested.partials):
+                yield tested
+
+    def _take_decided(self, task: WalkTask) -> WalkTask | None:
+        """The matches of a complete task that met all conditions; others are kept for later."""
+        waiting = task.partials.waiting
+        if waiting is None:
+            return task
+        undecided = waiting != 0
+        if undecided.any():
+            self._complete.append(replace(task, partials=task.partials.take(undecided)))
+            self._complete_partials += int(np.count_nonzero(undecided))
+        decided = task.partials.take(~undecided)
+        return replace(task, partials=decided) if len(decided) else None
+
+    def _test_waiting(self, task: WalkTask, *, waits: bool = False) -> WalkTask:
+        """The task without partials that fail a condition whose data has arrived meanwhile.
+
+        `waits`: wait for the data, so that every condition is decided.
+        """
+        needs, partials = self._needs, task.partials
+        for condition in needs.untested(partials):
+            if needs.is_at_end(condition) and not waits:
+                continue
+            which = needs.waiting_for(partials, condition)
+            reader = self._walk.reader(partials.take(which))
+            if not waits:
+                ready = np.flatnonzero(self._ready(reader.key_ids(condition), len(reader)))
+                which, reader = which[ready], reader.select(ready)
+            if len(which):
+                held = reader.holds(condition)
+                self._walk.matching.meter.count_results(condition, held)
+                partials = needs.drop_failed(partials, condition, which, held)
+        return replace(task, partials=partials)
+
+    # ---- parking -------------------------------------------------------------------------------
+
+    def _drop_dead_ends(self, task: WalkTask, steps: Sequence[Step]) -> WalkTask:
+        """The task without partials that no row can follow, so that nothing is fetched for them.
+
+        Only where something would be fetched, and where finding candidates needs no remote data.
+        """
+        fetches = self._needs.remote_reads(steps, task.bound).tests or self._needs.prefetchable(
+            task.bound
+        )
+        if task.growing is not None or len(steps) > 1 or not fetches:
+            return task
+        (step,) = steps
+        if len(step.unit) > 1 or any(
+            remote_sources_of(e.condition.expression) for e in step.equalities
+        ):
+            return task
+        candidates = self._walk.find_candidates(
+            step, task.partials, self._walk.reader(task.partials)
+        )
+        return replace(task, partials=task.partials.take(candidates.counts() > 0))
+
+    def _split_ready(self, task: WalkTask, steps: Sequence[Step]) -> WalkTask | None:
+        """The part of a task whose next step has the data it reads; the rest is parked."""
+        partials, needs = task.partials, self._needs
+        if not len(partials):
+            return None
+        reads = needs.remote_reads(steps, task.bound)
+        undecided = np.zeros(len(partials), dtype=np.bool_)
+        if partials.waiting is not None:
+            undecided |= (partials.waiting & ~needs.bits_at_end) != 0
+        reader = self._walk.reader(partials)
+        for condition in reads.conditions():
+            undecided |= ~self._ready(reader.key_ids(condition, task.bound), len(partials))
+        if not undecided.any():
+            return task
+        can_skip = not reads.equalities and not any(
+            self._walk.slot(slot).is_list for step in steps for slot in step.unit
+        )
+        self._park(replace(task, partials=partials.take(undecided)), reads.conditions(), can_skip)
+        decided = partials.take(~undecided)
+        return replace(task, partials=decided) if len(decided) else None
+
+    def _park(self, task: WalkTask, conditions: Sequence[Condition], can_skip: bool) -> None:
+        partials = task.partials
+        reader = self._walk.reader(partials)
+        key_ids = [each for c in conditions for each in reader.key_ids(c, task.bound)]
+        for condition in self._needs.untested(partials):
+            if not self._needs.is_at_end(condition):
+                which = self._needs.waiting_for(partials, condition)
+                key_ids += self._walk.reader(partials.take(which)).key_ids(condition)
+        self._fetch(key_ids)
+        distinct = tuple((remote, distinct_ids(ids)) for remote, ids in key_ids)
+        self._parked.append(ParkedTask(task, distinct, can_skip))
+        self._parked_partials += len(partials)
+
+    def _is_ready(self, parked: ParkedTask) -> bool:
+        return all(self._lookups[remote].ready(ids).all() for remote, ids in parked.key_ids)
+
+    def _pays(self, parked: ParkedTask) -> bool:
+        """Whether to go on untested: the comparison of EIRES, Algorithm 4.
+
+        It weighs the latency that is hidden against the work on partial matches that will fail,
+        both in the time that this engine takes for its sets.
+        """
+        if not parked.can_skip:
+            return False
+        latency = max(self._lookups[remote].latency for remote, _ in parked.key_ids)
+        work = len(parked.task.partials) * DEFAULT_PAIRS * (self._costs.pair + self._costs.result)
+        kept = 1.0
+        for condition in self._needs.untested(parked.task.partials):
+            kept *= self._walk.matching.meter.observed_selectivity(condition)
+        return min(work, latency) > work * (1 - kept)
+
+    # ---- lookups -------------------------------------------------------------------------------
+
+    def _fetch(self, key_ids: LookupKeyIds, *, ahead: bool = False) -> None:
+        for remote, ids in key_ids:
+            lookup = self._lookups[remote]
+            if lookup.remote.prefetches or lookup.remote.caching.policy == "cost":
+                counts = np.bincount(ids.ravel() + 1)
+                known = np.flatnonzero(counts[1:])
+                lookup.needed(known, counts[1:][known], self._walk.branch)
+            lookup.ask(ids, ahead=ahead)
+
+    def _ready(self, key_ids: LookupKeyIds, size: int) -> Flags:
+        ready = np.ones(size, dtype=np.bool_)
+        for remote, ids in key_ids:
+            ready &= self._lookups[remote].ready(ids).all(axis=1)
+        return ready
+
+
+def _pairs_per_candidate(candidates: StepCandidates) -> Positions:
+    """The number of pairs that each candidate of a step is part of."""
+    counts = np.zeros(len(candidates.elements) + 1, dtype=np.int64)
+    some = candidates.ranges.low < candidates.ranges.high
+    np.add.at(counts, candidates.ranges.low[some], 1)
+    np.subtract.at(counts, candidates.ranges.high[some], 1)
+    return np.cumsum(counts[:-1])

@@ -220,7 +220,9 @@ class PreferredMatcher:
             partial, candidate, tried, counts = now
             self._budget.spend(front.partials.earliest[tried], counts)
             elements = look.elements[candidate]
-            kept, rows, _ = self._walk.tested(step, front.partials, look.reader, partial, elements)
+            kept, rows, _ = self._walk.test_pairs(
+                step, front.partials, look.reader, partial, elements
+            )
             if not len(kept):
                 continue
             if place == self._last:
@@ -311,7 +313,9 @@ class PreferredMatcher:
             partial, candidate, tried, counts = now
             self._budget.spend(front.partials.earliest[tried], counts)
             elements = look.elements[candidate]
-            kept, rows, _ = self._walk.tested(step, front.partials, look.reader, partial, elements)
+            kept, rows, _ = self._walk.test_pairs(
+                step, front.partials, look.reader, partial, elements
+            )
             best = group_starts(kept)
             seen[kept[best]] = rows[best]
             gallop.settle(kept[best])
@@ -329,7 +333,7 @@ class PreferredMatcher:
 
     def _look(self, step: Step, front: OrderedPartials) -> StepCandidates:
         reader = self._walk.reader(front.partials)
-        return self._walk.look(step, front.partials, reader, front.rows(step.slot))
+        return self._walk.find_candidates(step, front.partials, reader, front.rows(step.slot))
 
     def _gallop(self, look: StepCandidates, group: Array, place: int) -> GallopingSearch:
         return GallopingSearch(
