@@ -1,7 +1,7 @@
-"""Conditions by their shape: comparisons of a new row with what is bound already.
+"""Recognizes conditions that compare a new row with rows that are bound already.
 
 `cell = bound` can be looked up in an index; `cell < bound` narrows the scope where the cell's
-values grow with time. Bound expressions read plain variables only, one value a partial match.
+values grow with time. Bound expressions read plain variables only: one value per partial match.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ class CellEquality:
 
 @dataclass(frozen=True)
 class CellBound:
-    """`cell` of the new row is `comparison` ("<=", ...) than `bound`. If the cell's values happen
-    to grow with time, as `ts` and `ts + INTERVAL 5 MINUTES` do, that narrows the scope."""
+    """`cell comparison bound`, with `cell` of the new row and a comparison such as "<=".
+
+    It narrows the scope if the cell's values grow with time, as `ts` and `ts + INTERVAL 5 MINUTES`
+    do.
+    """
 
     comparison: str
     cell: Cell
@@ -50,31 +53,71 @@ class CellBound:
     condition: Condition
 
 
+def as_equality(
+    condition: Condition, variable: int, is_plain: Callable[[int], bool]
+) -> CellEquality | None:
+    """The condition as an equality of a new row of `variable`, if it is one."""
+    parts = _split_comparison(condition.expression, variable, is_plain, frozenset({"="}))
+    if parts is None:
+        return None
+    _, cell, bound = parts
+    if cell.type.kind in {"decimal", "other", "null"}:
+        return None
+    if remote_sources_of(bound) and cell.type.kind in {"string", "binary"}:
+        return None  # remote words may have no code in the vocabulary
+    return CellEquality(cell, bound, condition)
+
+
 def as_bound(
     condition: Condition, variable: int, is_plain: Callable[[int], bool], *, ansi: bool
 ) -> CellBound | None:
     """The condition as a bound on a new row of `variable`, if it is one."""
     given = condition.expression
-    # Without ANSI a difference that wraps may meet the condition far from any bound.
+    # Without ANSI a difference that wraps around may meet the condition beyond any bound.
     moved = _rearrange_difference(given, variable) if ansi else given
     if remote_sources_of(given):
-        return None  # a test of its own, as what it reads may not be here yet
+        return None  # its remote data may not have arrived: a test of its own
     for expression in (given, moved):
-        found = _split_comparison(expression, variable, is_plain, _ORDERED)
+        parts = _split_comparison(expression, variable, is_plain, _ORDERED)
+        if parts is None:
+            continue
+        comparison, cell, bound = parts
+        if cell.type.kind in _GROWING and cell.type.kind == bound.type.kind:
+            return CellBound(comparison, cell, bound, condition)
+    return None
+
+
+def _split_comparison(
+    expression: Expression,
+    variable: int,
+    is_plain: Callable[[int], bool],
+    comparisons: frozenset[str],
+) -> tuple[str, Cell, Expression] | None:
+    """The comparison as (name, cell of the variable, expression over plain bound variables)."""
+    if not isinstance(expression, Call) or expression.name not in comparisons:
+        return None
+    left, right = expression.arguments
+    for cell, other, name in (
+        (left, right, expression.name),
+        (right, left, _MIRRORED[expression.name]),
+    ):
         if (
-            found is not None
-            and found[1].type.kind in _GROWING
-            and found[1].type.kind == found[2].type.kind
+            isinstance(cell, Cell)
+            and cell.variable == variable
+            and cell.reading == "each"
+            and any(True for _ in cells_of(other))
+            and all(c.variable != variable and is_plain(c.variable) for c in cells_of(other))
+            and not any(isinstance(node, UserCall) for node in other.walk())
         ):
-            return CellBound(*found, condition)
+            return name, cell, other
     return None
 
 
 def _rearrange_difference(expression: Expression, variable: int) -> Expression:
-    """`x - y < constant` as `x < y + constant` where x is new, as `y > x - constant` where y is.
+    """`x - y < constant` as `x < y + constant` if x is new, as `y > x - constant` if y is.
 
-    Only for whole numbers of one unit: floats round differently on the two sides, and dates
-    differ by microseconds but count days.
+    Only for whole numbers of one unit: floats round differently on the two sides, and the
+    difference of dates is in microseconds while dates count days.
     """
     if not isinstance(expression, Call) or expression.name not in _MIRRORED:
         return expression
@@ -97,53 +140,15 @@ def _rearrange_difference(expression: Expression, variable: int) -> Expression:
 
 
 def _widen_operands(name: str, operand: Expression, constant: Constant) -> Expression:
-    """In 64 bits, where the difference of two narrower numbers has its place too."""
+    """The operation in 64 bits, which hold any sum or difference of narrower numbers."""
     if operand.type.kind != "int":
         return Call(name, (operand, constant), operand.type)
     wide = operand if operand.type == BIGINT else Call("cast", (operand,), BIGINT)
     return Call(name, (wide, Constant(constant.value, BIGINT)), BIGINT)
 
 
-def _split_comparison(
-    expression: Expression,
-    variable: int,
-    is_plain: Callable[[int], bool],
-    comparisons: frozenset[str],
-) -> tuple[str, Cell, Expression] | None:
-    """`cell-of-variable comparison expression-over-plain-bound-variables`, either way round."""
-    if not isinstance(expression, Call) or expression.name not in comparisons:
-        return None
-    left, right = expression.arguments
-    for cell, other, name in (
-        (left, right, expression.name),
-        (right, left, _MIRRORED[expression.name]),
-    ):
-        if (
-            isinstance(cell, Cell)
-            and cell.variable == variable
-            and cell.reading == "each"
-            and any(True for _ in cells_of(other))
-            and all(c.variable != variable and is_plain(c.variable) for c in cells_of(other))
-            and not any(isinstance(node, UserCall) for node in other.walk())
-        ):
-            return name, cell, other
-    return None
-
-
-def as_equality(
-    condition: Condition, variable: int, is_plain: Callable[[int], bool]
-) -> CellEquality | None:
-    """The condition as an equality of a new row of `variable`, if it is one."""
-    found = _split_comparison(condition.expression, variable, is_plain, frozenset({"="}))
-    if found is None or found[1].type.kind in {"decimal", "other", "null"}:
-        return None
-    if remote_sources_of(found[2]) and found[1].type.kind in {"string", "binary"}:
-        return None  # words that no column may have
-    return CellEquality(found[1], found[2], condition)
-
-
 def evaluation_cost(condition: Condition) -> int:
-    """Plain comparisons first, then user functions, what has to be fetched last."""
+    """A sort key for tests: plain comparisons first, then user functions, remote data last."""
     nodes = list(condition.expression.walk())
     calls = sum(isinstance(node, UserCall) for node in nodes)
     return len(nodes) + 1000 * calls + 1_000_000 * len(remote_sources_of(condition.expression))

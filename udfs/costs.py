@@ -1,8 +1,8 @@
-"""What the engine's elementary operations take: APAM's T_PE, T_RC and T_BI, in seconds.
+"""The costs of the engine's elementary operations: APAM's T_PE, T_RC and T_BI, in seconds.
 
-Measured on this machine, once a process, on blocks of the engine's kind, with what the engine does
-to them: a pair is laid out, its two rows' values are gathered and compared; a result is a row of
-the index columns of a partial match and of its ends; an insertion is an event's share of a sort.
+Measured once per process on this machine, on blocks like those of the engine. A pair is laid out,
+and the values of its two rows are gathered and compared; a result is a row of the index columns of
+a partial match and of its ends; an insertion is an event's share of a sort.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Columns of 64 KB. Measured: from process to process the results differ by 10 %; with columns of
-# 256 KB, whose memory is mapped anew for each operation, by a factor of 2.5.
+# Columns of 64 KB: measured, the results of processes differ by 10 %. With columns of 256 KB, whose
+# memory is mapped anew for each operation, they differ by a factor of 2.5.
 _SIZE: Final = 1 << 13
 _CANDIDATES: Final = 1 << 5
 _INDEX_COLUMNS: Final = 3
-# The fastest of so many runs: the others were interrupted, or met cold caches.
+# The fastest run counts: the others were interrupted or had cold caches.
 _RUNS: Final = 20
 
 
 @dataclass(frozen=True)
 class OperationCosts:
-    """Seconds for each: evaluating a `pair`, making a `result`, one `insert` into a buffer."""
+    """Seconds to evaluate a `pair`, to make a `result` and to `insert` an event into a buffer."""
 
     pair: float
     result: float
     insert: float
 
 
-# What `measure_costs` gives on a 2-core machine of 2025: for where plans must not depend on the
-# machine.
+# Measured on a 2-core machine of 2025, for plans that must not depend on the machine.
 TYPICAL_COSTS: Final = OperationCosts(pair=6e-9, result=4e-9, insert=36e-9)
 
 

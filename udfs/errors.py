@@ -1,8 +1,8 @@
-"""The library's errors, and how one travels out of a Spark worker.
+"""The library's errors, and how an error leaves a Spark worker.
 
-Spark hands a worker's exception to the user as text inside its own PythonException. So a worker
-raises a `WorkerError`, which has one line of JSON after the message, and `from_text` reads that
-back as an object.
+Spark shows a worker's exception to the user as text inside its own PythonException. So a worker
+raises a `WorkerError`, whose message ends in a line of JSON, and `parse_error` reads the error back
+from that text.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class CepError(Exception):
 
 @public
 class PatternError(CepError):
-    """What the user wrote cannot be run: a pattern, a condition, a measure, an option."""
+    """A pattern, condition, measure or option cannot be run as written."""
 
 
 @public
 class PlanError(CepError):
-    """A forced plan or given statistics do not fit the pattern."""
+    """A given plan or given statistics do not fit the pattern."""
 
 
 @public
@@ -56,7 +56,7 @@ class RemoteError(CepError):
 
 
 class WorkerError(Exception):
-    """How a `CepError` leaves a worker: its text, then the line that `parse_error` reads."""
+    """A `CepError` that leaves a worker: its text, then the line that `parse_error` reads."""
 
     def __init__(self, error: CepError) -> None:
         super().__init__(f"{type(error).__name__}: {error}\n{_MARK}{_to_json(error)}")
@@ -68,7 +68,7 @@ _KINDS: dict[str, type[CepError]] = {
 
 
 def parse_error(text: str) -> CepError | None:
-    """The error whose text, possibly in the middle of a traceback, is given; None if none is.
+    """The error in a text, possibly in the middle of a traceback; None if there is none.
 
     >>> error = LimitError("too many", hint="add WITHIN", details={"key": ["k1"]})
     >>> back = parse_error(f"Traceback ...: {WorkerError(error)} and more")

@@ -1,11 +1,10 @@
 """Cross-variable expressions as the driver ships them: typed trees over hoisted columns.
 
-A leaf `Cell` names a column of the shipped events and the variable whose row it is read at;
-everything below one variable was already computed by Spark. `values/evaluate.py` runs the trees.
+A leaf `Cell` names a column of the shipped events and the variable whose row it is read at; Spark
+has already computed every expression over one variable. `values/evaluate.py` evaluates the trees.
 
-Always holds: types are resolved; operands of a comparison have one kind and, for decimals, one
-scale (the driver hoists or inserts a `cast`); no operation is here whose result could differ
-from Spark's.
+Always holds: types are resolved; the operands of a comparison have one kind and, for decimals, one
+scale (the driver hoists or inserts a `cast`); every operation has exactly Spark's result.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ FOLDS = frozenset({"first", "last", "count", "sum", "avg", "min", "max"})
 
 @dataclass(frozen=True)
 class Type:
-    """A Spark SQL type, as far as the engine needs to know it."""
+    """A Spark SQL type, as far as the engine distinguishes types."""
 
     kind: TypeKind
     bits: int = 64
@@ -52,7 +51,7 @@ DOUBLE = Type("float", 64)
 
 
 class Expression:
-    """A node; every node has a `type`."""
+    """A node of the tree; every node has a `type`."""
 
     type: Type
 
@@ -67,8 +66,8 @@ class Expression:
 
 @dataclass(frozen=True)
 class Cell(Expression):
-    """Column `column` of the shipped events (an index into Program.columns), read at the row
-    that `variable` is bound to. `column` is None only for `count(b)`."""
+    """Column `column` of the shipped events (an index into Program.columns), read at the row that
+    `variable` is bound to. `column` is None only for `count(b)`."""
 
     variable: int
     column: int | None
@@ -78,8 +77,8 @@ class Cell(Expression):
 
 @dataclass(frozen=True)
 class Constant(Expression):
-    """A literal as Python value: int (also microseconds, days, months), float, bool, str,
-    bytes, unscaled int for decimals, None."""
+    """A literal as a Python value: int (also microseconds, days, months, and unscaled decimals),
+    float, bool, str, bytes or None."""
 
     value: Any
     type: Type
@@ -106,7 +105,7 @@ class Call(Expression):
 
 @dataclass(frozen=True)
 class UserCall(Expression):
-    """A `cep.udf`: called with one pandas Series per argument, gives as many values."""
+    """A call of a `cep.udf`, with one pandas Series for each argument; returns as many values."""
 
     name: str
     function: Callable[..., Any] = field(compare=False)
@@ -119,9 +118,11 @@ class UserCall(Expression):
 
 @dataclass(frozen=True)
 class RemoteCall(Expression):
-    """The value that a remote source, `remote` by its place in Program.remotes, has for a key.
-    `path`: the fields of structs on the way to what is read. A NULL key and a missing one give
-    NULL. Arrays are of type "other"; `Member` reads them."""
+    """The value that a remote source, a place in Program.remotes, has for a key.
+
+    `path`: the struct fields that lead to the value. A NULL key and a missing key give NULL. Arrays
+    have type "other"; `Member` reads them.
+    """
 
     remote: int
     arguments: tuple[Expression, ...]
@@ -134,9 +135,12 @@ class RemoteCall(Expression):
 
 @dataclass(frozen=True)
 class Member(Expression):
-    """Whether an array has an element equal to `value`, as array_contains says it: NULL where
-    either is NULL, and where it is not found beside a NULL. `array`: a RemoteCall, or a Cell whose
-    column holds arrays; its elements have the type of `value`."""
+    """Whether an array has an element equal to `value`, with the meaning of array_contains.
+
+    NULL where either is NULL, and where the value is missing from an array that contains NULL.
+    `array` is a RemoteCall or a Cell whose column holds arrays; its elements have the type of
+    `value`.
+    """
 
     value: Expression
     array: Expression
@@ -151,7 +155,7 @@ def cells_of(expression: Expression) -> Iterator[Cell]:
 
 
 def remote_sources_of(expression: Expression) -> frozenset[int]:
-    """The remote sources that it asks."""
+    """The remote sources that the expression reads."""
     return frozenset(n.remote for n in expression.walk() if isinstance(n, RemoteCall))
 
 

@@ -1,11 +1,10 @@
-"""Where numba keeps compiled functions.
+"""The directory in which numba caches compiled functions.
 
-Compiling takes seconds, so numba keeps the result on disk. It looks only at the file of the
-function that is called, and would take it for unchanged when what it calls was changed. So each
-set of files that are compiled together has a directory named after the text of all of them.
-
-The directory lies beside the files, or in the user's cache where the package cannot be written
-(a zip never can), or else under the system's temporary directory.
+Compiling takes seconds, so numba keeps the result on disk. It checks only the file of the function
+that is called, and would not notice a change in a function that this one calls. So each set of
+files that are compiled together has a directory named after a hash of all of them: beside the
+files, in the user's cache where the package cannot be written (a zip never can), or else under the
+system's temporary directory.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @contextmanager
 def cached(*modules: str) -> Iterator[None]:
-    """Functions that are decorated inside are kept under the text of `modules`."""
+    """Functions decorated inside are cached under the hash of the source of `modules`."""
     import numba  # noqa: PLC0415 - it costs most of a second
 
     config: Any = numba.config
     before = config.CACHE_DIR
-    # numba looks the directory up when a function is decorated.
+    # numba reads the directory when a function is decorated.
     config.CACHE_DIR = str(_directory(modules))
     try:
         yield
@@ -40,9 +39,9 @@ def cached(*modules: str) -> Iterator[None]:
 
 
 def with_source_file(function: _F) -> _F:
-    """The function itself; its code names a copy of its source if that lies in a zip.
+    """The function, with its code pointing to a copy of its source if that lies in a zip.
 
-    numba keeps only functions whose source is a file. For use inside `cached`.
+    numba caches only functions whose source is a file. For use inside `cached`.
     """
     code = function.__code__
     if Path(code.co_filename).is_file():
@@ -66,7 +65,7 @@ def _source(module: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing: several workers may write the same file."""
+    """Writes the file atomically: several workers may write the same one."""
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)
     Path(file.name).replace(path)
@@ -77,13 +76,13 @@ def _directory(modules: tuple[str, ...]) -> Path:
     text = b"".join(_source(module) for module in modules)
     name = f"compiled-{hashlib.sha256(text).hexdigest()[:16]}"
     package = sys.modules[modules[0].rpartition(".")[0]]
-    for place in _places(Path(str(package.__file__)).parent):
-        if _is_ours(place / name):
-            return place / name
+    for parent in _candidate_directories(Path(str(package.__file__)).parent):
+        if _is_private(parent / name):
+            return parent / name
     return Path(tempfile.mkdtemp(prefix="spark-cep-"))
 
 
-def _places(beside: Path) -> Iterator[Path]:
+def _candidate_directories(beside: Path) -> Iterator[Path]:
     if os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(os.environ["NUMBA_CACHE_DIR"])
     yield beside / "__pycache__"
@@ -92,14 +91,14 @@ def _places(beside: Path) -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"spark-cep-{user}"
 
 
-def _is_ours(path: Path) -> bool:
-    """What is loaded from here is run: the directory can be written, and by nobody else."""
+def _is_private(path: Path) -> bool:
+    """Whether this user, and nobody else, can write the directory: code loaded from it is run."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.lstat()
+        status = path.lstat()
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError:
         return False
-    is_own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return is_own and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o022
+    is_own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return is_own and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022

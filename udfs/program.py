@@ -1,9 +1,9 @@
-"""What the driver decides and ships: a Program, frozen, plain data.
+"""The program of an event pattern, which the driver compiles and ships: frozen, plain data.
 
-The shipped events are an Arrow table whose columns are `Program.columns`, by position. A program
-refers to them by index: partition keys (already canonical, so that equal keys are equal values),
-order columns, the candidate mask (bit v set: this row may be variable v), hoisted expressions
-and the payload that the answer needs.
+The shipped events are an Arrow table with the columns of `Program.columns`. A program refers to
+them by index: partition keys (already canonical, so that equal keys are equal values), order
+columns, the candidate mask (bit v set: this row may be variable v), hoisted expressions and the
+payload of the result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Variable:
-    """A name of the pattern. `is_list`: the answer holds an array of rows."""
+    """A variable of the pattern. `is_list`: the result has an array of its rows."""
 
     name: str
     negated: bool = False
@@ -56,7 +56,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Condition:
-    """A cross-variable conjunct. `text` is what the user wrote, for explain and errors."""
+    """A conjunct over several variables. `text`: as the user wrote it, for explain and errors."""
 
     expression: Expression
     text: str
@@ -65,7 +65,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Slot:
-    """What a plan orders: one variable, or the members of a group in sequence.
+    """The unit that a plan orders: one variable, or the members of a group in sequence.
 
     A list slot is bound to `low`..`high` elements; an element of a group is one match of `body`.
     """
@@ -81,9 +81,9 @@ class Slot:
 class Negation:
     """No row of `variable` between the latest row of slots `after` and the earliest of `before`.
 
-    place "between": both given. "start": no `after`, the window before the latest event bounds
-    it. "end": no `before`, the window after the earliest event does. "around" (inside AND):
-    neither, both do.
+    place "between": both are given. "start": no `after`; the window before the latest event is the
+    bound. "end": no `before`; the window after the earliest event is. "around" (inside AND):
+    neither is given, both windows bound it.
     """
 
     variable: int
@@ -96,10 +96,10 @@ class Negation:
 class Branch:
     """One way to fill the pattern: every OR decided, every optional part filled or dropped.
 
-    `precedes` is transitive: (i, j) means every row of slot i is before every row of slot j.
+    `precedes` is transitive: (i, j) means that every row of slot i is before every row of slot j.
     `empty` are the list variables matched as the empty list. `covered`: a match for which all
-    negations of one of these tuples hold is already an answer of an earlier branch that fills
-    the same variables.
+    negations of one of these tuples hold is already a match of an earlier branch that fills the
+    same variables.
     """
 
     slots: tuple[Slot, ...]
@@ -112,13 +112,16 @@ class Branch:
         return frozenset(v for slot in self.slots for v in slot.variables)
 
 
-# ---- the pattern as a tree, for the run engine (skip-till-next, strict) ------------------------
+# ---- the pattern as a tree, for skip till next match and strict --------------------------------
 
 
 @dataclass(frozen=True)
 class Tree:
-    """kind "event" and "not": `variable`. "seq", "all", "any": `parts`. "repeat": one part,
-    `low`..`high` times (high None: no end), binding lists. "optional": one part or nothing."""
+    """A node of the pattern.
+
+    kind "event" and "not": `variable`. "seq", "all", "any": `parts`. "repeat": one part,
+    `low`..`high` times (high None: no limit), binding lists. "optional": one part or nothing.
+    """
 
     kind: Literal["event", "not", "seq", "all", "any", "repeat", "optional"]
     variable: int = -1
@@ -130,7 +133,7 @@ class Tree:
 @public
 @dataclass(frozen=True)
 class Limits:
-    """What ends a query with a LimitError. Counts are taken per partition key and window:
+    """Limits that end a query with a LimitError. Counts are taken per partition key and window:
     among partial matches (or matches) whose earliest events lie in one window-long stretch.
     `rows`: how many a stream keeps of one partition key."""
 
@@ -150,11 +153,11 @@ class Limits:
                 )
 
 
-# ---- how it is run ----------------------------------------------------------------------------
+# ---- plans -------------------------------------------------------------------------------------
 
-# In which order the slots of a branch are joined: a slot's number, or (left, right). Left is
-# walked depth first; each of its partial matches is tried with the candidates of right, which is
-# a slot, or a join whose partial matches are found first. ((2, 1), 0) is the chain 2, 1, 0.
+# The order in which the slots of a branch are joined: a slot's number, or (left, right). Left is
+# walked depth first; each of its partial matches is tried with the candidates of right, which is a
+# slot, or a join whose partial matches are found first. ((2, 1), 0) is the chain 2, 1, 0.
 Shape = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 - a name in quotes needs Union
 
 PlanKind = Literal["eager", "lazy-chain", "tree", "zstream", "hybrid"]
@@ -162,9 +165,12 @@ PlanKind = Literal["eager", "lazy-chain", "tree", "zstream", "hybrid"]
 
 @dataclass(frozen=True)
 class BranchPlan:
-    """`shape` None: a tree NFA, each partial match goes on with the slot that has the fewest
-    events in its own scope. `eager`: slots, in pattern order, whose partial matches are kept in
-    the state between advances; two or more of them are one subtree of the shape."""
+    """The plan of one branch.
+
+    `shape` None: a tree NFA, in which each partial match goes on with the slot that has the fewest
+    events in its own scope. `eager`: slots, in pattern order, whose partial matches are kept in the
+    state between advances; two or more of them are one subtree of the shape.
+    """
 
     shape: Shape | None
     eager: tuple[int, ...] = ()
@@ -172,8 +178,10 @@ class BranchPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """One BranchPlan for each branch of the program. `branches` None: each bucket makes its own,
-    for "eager" in the order of the pattern, for "lazy-chain" and "zstream" from its own counts.
+    """One BranchPlan for each branch of the program.
+
+    `branches` None: each bucket makes its own, for "eager" in the order of the pattern, for
+    "lazy-chain" and "zstream" from its own counts.
     """
 
     kind: PlanKind
@@ -182,11 +190,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What is known about the data. `rates`: candidates of each variable in one window of one
-    key. `windows`: how many such windows there are. `selectivities`: for each condition, by its
-    place in `Program.conditions`, the share of combinations that it keeps; what is not given is
-    unknown. `places`: the rates of some windows, each for
-    itself, to see whether the same plan is good everywhere."""
+    """Statistics of the data.
+
+    `rates`: candidates of each variable in one window of one key. `windows`: the number of such
+    windows. `selectivities`: for each condition, by its place in `Program.conditions`, the share of
+    combinations that it keeps; unknown where missing. `places`: the rates of single windows, to see
+    whether one plan is good for all of them.
+    """
 
     rates: Mapping[int, float]
     selectivities: Mapping[int, float] = field(default_factory=dict)
@@ -196,11 +206,13 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """When the plan is made anew between advances. `threshold`: the relative change of any
-    statistic that counts. `k`: conditions kept for each block of a plan, None for all of them.
-    `distance`: by how much an invariant must be missed. `to_tree`: where what is rare changes
-    within an advance, its partial matches may each choose for themselves. `to_hybrid`: on a
-    stream partial matches may be kept from trigger to trigger."""
+    """When the plan is made anew between advances.
+
+    `threshold`: the relative change of a statistic that counts as a change. `k`: invariants kept
+    for each block of a plan, None for all. `distance`: by how much an invariant must be violated.
+    `to_tree`: a tree NFA may be chosen where the rarest variable changes within an advance.
+    `to_hybrid`: on a stream, partial matches may be kept from trigger to trigger.
+    """
 
     kind: Literal["off", "always", "threshold", "invariants"] = "off"
     threshold: float = 0.3
@@ -212,11 +224,13 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class Program:
-    """`home`, where time slices copy rows: the boolean column that is TRUE where a row is in its
-    own slice. A match belongs to the slice in which its latest row is at home; others are dropped.
-    The slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether
-    the plan may change between advances, and what it was made from. `remotes`: what conditions
-    look up while they are tested.
+    """An event pattern compiled for the engine.
+
+    `home`: where time slices copy rows, the boolean column that is TRUE where a row is in its own
+    slice. A match belongs to the slice in which its latest row is at home; others are dropped. The
+    slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether the plan
+    may change between advances, and what it was made from. `remotes`: the remote sources that
+    conditions read.
     """
 
     columns: tuple[str, ...]
