@@ -218,3 +218,12 @@ def test_a_not_a_number_that_is_the_only_candidate_is_above_every_number() -> No
         for t, (kind, f) in enumerate([("A", 0.0), ("B", float("nan"))])
     ]
     check(Case(seq(A, B).where("a.f < b.f").within(3), rows), Setting())
+
+
+def test_a_not_a_number_alone_in_its_partition_is_above_every_number() -> None:
+    rows = [
+        {"t": t, "u": t + 2 * k, "k": k, "x": 0, "f": f, "kind": kind}
+        for k, last in [(1, 1.0), (2, float("nan"))]
+        for t, (kind, f) in enumerate([("A", 0.0), ("B", last)])
+    ]
+    check(Case(seq(A, B).where("a.f < b.f").within(3), rows), Setting())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Events, Positions, bisect_ranges
 from spark_cep.udfs.values.tally import ErrorTally
+from spark_cep.udfs.values.vectors import has_nan
 
 if TYPE_CHECKING:
     from spark_cep.udfs.comparisons import CellBound, CellEquality
@@ -156,9 +157,9 @@ def values_grow(values: Vector, first: Positions, events: Events) -> bool:
     """Whether the candidates' values never decrease within a partition and none is NULL."""
     if values.valid is not None or values.values.dtype == object:
         return False
-    # SQL orders NaN above all numbers, numpy does not. The comparisons below find any NaN except
-    # in the first place, where it has no predecessor.
-    if values.values.dtype.kind == "f" and np.isnan(values.values[:1]).any():
+    # SQL orders NaN above all numbers, numpy does not: a bisection would pass over it. The
+    # comparisons below miss a NaN that is the only candidate of its partition.
+    if not values.nan_free and has_nan(values.values):
         return False
     partition = events.partition.start[first]
     # A column that does not grow with time usually shows it in the first rows.
