@@ -72,12 +72,12 @@ def as_bound(
     condition: Condition, variable: int, is_plain: Callable[[int], bool], *, ansi: bool
 ) -> CellBound | None:
     """The condition as a bound on a new row of `variable`, if it is one."""
-    given = condition.expression
+    written = condition.expression
     # Without ANSI a difference that wraps around may meet the condition beyond any bound.
-    moved = _rearrange_difference(given, variable) if ansi else given
-    if remote_sources_of(given):
+    moved = _rearrange_difference(written, variable) if ansi else written
+    if remote_sources_of(written):
         return None  # its remote data may not have arrived: a test of its own
-    for expression in (given, moved):
+    for expression in (written, moved):
         parts = _split_comparison(expression, variable, is_plain, _ORDERED)
         if parts is None:
             continue

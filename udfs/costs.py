@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # Columns of 64 KB: measured, the results of processes differ by 10 %. With columns of 256 KB, whose
-# memory is mapped anew for each operation, they differ by a factor of 2.5.
+# memory is mapped again for each operation, they differ by a factor of 2.5.
 _SIZE: Final = 1 << 13
 _CANDIDATES: Final = 1 << 5
 _INDEX_COLUMNS: Final = 3

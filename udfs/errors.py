@@ -52,7 +52,7 @@ class LimitError(CepError):
 
 @public
 class RemoteError(CepError):
-    """A remote source failed for good."""
+    """A remote source failed, after all retries."""
 
 
 class WorkerError(Exception):

@@ -206,7 +206,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """When the plan is made anew between advances.
+    """When the plan is replaced between advances.
 
     `threshold`: the relative change of a statistic that counts as a change. `k`: invariants kept
     for each block of a plan, None for all. `distance`: by how much an invariant must be violated.

@@ -37,7 +37,7 @@ class RunState:
 class RunTransition:
     """Taking a row as `variable`.
 
-    `local` conditions only read the last rows of variables, which a run has at hand; `whole`
+    `local` conditions only read the last rows of variables, which a run holds; `whole`
     conditions need the lists, with the new row in them.
     """
 

@@ -1,7 +1,7 @@
 """Skip till any match: every combination of one branch, by any plan.
 
-Which matches are given in an advance is decided by which of their rows are new. That is pushed into
-the candidates, case by case (`AdvanceCase`). Where a case's slot has far fewer rows than the plan's
+Which of its rows are new decides whether a match is given in an advance. That is pushed into the
+candidates, case by case (`AdvanceCase`). Where a case's slot has far fewer rows than the plan's
 first slot, as in a stream whose triggers are shorter than its window, the walk begins there
 instead. Partial matches of eager groups are found as events come and kept in the state, where rows
 have the numbers of its table; here they are positions.

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Events, Positions, bisect_ranges
 from spark_cep.udfs.values.tally import ErrorTally
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.steps import Step
     from spark_cep.udfs.events.table import Flags
     from spark_cep.udfs.expressions import Cell
+    from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.vectors import EventColumns, Vector
 # Cost of the search for one range, relative to one row of a pool's table.
 POOL_SEARCH_COST = 16
@@ -81,9 +81,9 @@ class CandidateIndex:
         """`keys`: the cells of the equalities, each with the rows at which it is read."""
         # For each cell its distinct values, and the distinct codes of the cells up to it. Codes
         # are made dense after each cell: a product of all dictionaries could exceed int64.
-        self._levels: list[tuple[npt.NDArray[Any], Positions]] = []
+        self._levels: list[tuple[Array, Positions]] = []
         self._stride = size + 1
-        code, known = np.zeros(len(first), dtype=np.int64), np.ones(len(first), dtype=np.bool_)
+        code, valid = np.zeros(len(first), dtype=np.int64), np.ones(len(first), dtype=np.bool_)
         for cell, rows in keys:
             assert cell.column is not None
             vector = columns.gather(cell.column, cell.type, rows)
@@ -92,8 +92,8 @@ class CandidateIndex:
             codes, code = np.unique(code * len(dictionary) + place, return_inverse=True)
             self._levels.append((dictionary, codes))
             if vector.valid is not None:
-                known &= vector.valid
-        kept = np.flatnonzero(known)
+                valid &= vector.valid
+        kept = np.flatnonzero(valid)
         order = kept[np.argsort(code[kept], kind="stable")]
         self.elements = elements[order]
         self._sorted = code[order] * self._stride + first[order]
@@ -101,27 +101,25 @@ class CandidateIndex:
     def find(self, rows: PositionRanges, bound: Sequence[Vector]) -> PositionRanges:
         """`bound`: for each equality the value that a partial's candidates must have."""
         code = np.zeros(len(rows.low), dtype=np.int64)
-        known = rows.low < rows.high
+        matches = rows.low < rows.high
         for (dictionary, codes), vector in zip(self._levels, bound, strict=True):
             place, found = _find_places(dictionary, _normalize_values(vector))
             code, together = _find_places(codes, code * len(dictionary) + place)
-            known &= found & together
+            matches &= found & together
             if vector.valid is not None:
-                known &= vector.valid
+                matches &= vector.valid
         start = code * self._stride
         low = np.searchsorted(self._sorted, start + rows.low)
         high = np.searchsorted(self._sorted, start + rows.high)
-        return PositionRanges(low, np.where(known, high, low))
+        return PositionRanges(low, np.where(matches, high, low))
 
 
-def _normalize_values(vector: Vector) -> npt.NDArray[Any]:
+def _normalize_values(vector: Vector) -> Array:
     """Values that are equal exactly when they are in Spark: -0.0 becomes 0.0."""
     return vector.values + 0.0 if vector.values.dtype.kind == "f" else vector.values
 
 
-def _find_places(
-    dictionary: npt.NDArray[Any], values: npt.NDArray[Any]
-) -> tuple[Positions, npt.NDArray[np.bool_]]:
+def _find_places(dictionary: Array, values: Array) -> tuple[Positions, Flags]:
     """The place of each value in the sorted dictionary, and whether it is there."""
     if not len(dictionary):
         return np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.bool_)
@@ -171,7 +169,7 @@ def values_grow(values: Vector, first: Positions, events: Events) -> bool:
 
 
 def narrow_ranges(
-    ranges: PositionRanges, bound: CellBound, values: npt.NDArray[Any], reader: CellReader
+    ranges: PositionRanges, bound: CellBound, values: Array, reader: CellReader
 ) -> PositionRanges:
     """Narrows ranges of candidates to those that can meet the bound.
 
@@ -182,10 +180,10 @@ def narrow_ranges(
     limit = replace(
         reader, tally=ErrorTally(ansi=reader.tally.ansi, lookups=reader.tally.lookups)
     ).values(bound.bound)
-    known = limit.valid
+    valid = limit.valid
     if limit.values.dtype.kind == "f":
-        number = ~np.isnan(limit.values)
-        known = number if known is None else number & known
+        is_number = ~np.isnan(limit.values)
+        valid = is_number if valid is None else is_number & valid
     beyond = bound.comparison in {">", "<="}
     cut = bisect_ranges(
         low,
@@ -195,8 +193,8 @@ def narrow_ranges(
         else (lambda at, i: values[at] >= limit.values[i]),
     )
     if bound.comparison in {">", ">="}:
-        return PositionRanges(cut if known is None else np.where(known, cut, low), high)
-    return PositionRanges(low, cut if known is None else np.where(known, cut, high))
+        return PositionRanges(cut if valid is None else np.where(valid, cut, low), high)
+    return PositionRanges(low, cut if valid is None else np.where(valid, cut, high))
 
 
 def pair_blocks(ranges: PositionRanges, size: int) -> Iterator[tuple[Positions, Positions]]:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_cep.udfs.expressions import FOLDS, Cell, Expression, RemoteCall, cells_of, variables_of
 from spark_cep.udfs.values.evaluate import (
@@ -144,7 +143,7 @@ class BranchSlots:
         slot = self.of_variable[variable]
         return self.elements[slot].rows(variable, partials.elements[slot])
 
-    def all_rows(self, slot: int, partials: Partials) -> list[npt.NDArray[np.int64]]:
+    def all_rows(self, slot: int, partials: Partials) -> list[Positions]:
         """The rows of a slot, one (n, length) matrix for each of its variables."""
         bound = partials.elements[slot]
         matrix = bound if bound.ndim == 2 else bound[:, np.newaxis]

@@ -101,11 +101,11 @@ class RemoteNeeds:
     def remote_reads(self, steps: Sequence[Step], bound: frozenset[int]) -> RemoteReads:
         """The remote data that the steps read and whose keys depend on bound slots alone."""
 
-        def known(conditions: Iterator[Condition]) -> tuple[Condition, ...]:
+        def with_known_keys(conditions: Iterator[Condition]) -> tuple[Condition, ...]:
             return tuple(c for c in conditions if self.is_postponed(c) and self.calls(c, bound))
 
-        tests = known(c for step in steps for c in step.tests if not self.is_at_end(c))
-        equal = known(e.condition for step in steps for e in step.equalities)
+        tests = with_known_keys(c for step in steps for c in step.tests if not self.is_at_end(c))
+        equal = with_known_keys(e.condition for step in steps for e in step.equalities)
         return RemoteReads(tests, equal)
 
     def prefetchable(self, bound: frozenset[int]) -> list[Condition]:
@@ -175,7 +175,7 @@ def _calls_with_row_keys(program: Program) -> Iterator[tuple[int, RemoteCall, tu
             cells = [each for each in node.arguments if isinstance(each, Cell)]
             columns = tuple(cell.column for cell in cells if cell.column is not None)
             variables = {cell.variable for cell in cells}
-            known = (node.remote, columns, *variables)
-            if len(columns) == len(node.arguments) and len(variables) == 1 and known not in seen:
-                seen.add(known)
+            call_key = (node.remote, columns, *variables)
+            if len(columns) == len(node.arguments) and len(variables) == 1 and call_key not in seen:
+                seen.add(call_key)
                 yield variables.pop(), node, columns

@@ -15,7 +15,6 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from spark_cep.udfs.events.automaton import (
     RunAutomaton,
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch
 
 
-# How many candidates of a variable a run tests in its first round; the number doubles with each
-# round without a row. Most runs take the first candidate.
+# How many candidates of a variable a run tests in one round: at first, as most runs take the first
+# candidate, and at most. The number doubles with each round in which the run takes no row.
 FIRST_SEARCH = 2
 MAX_SEARCH = 1 << 12
 
@@ -193,12 +192,8 @@ class RunEngine:
         search_size = np.where(
             stuck, runs.search_size * 2, np.minimum(runs.search_size * 2, MAX_SEARCH)
         )
-        yield (
-            state,
-            replace(runs, cursor=np.maximum(reach, runs.cursor), search_size=search_size).take(
-                stay
-            ),
-        )
+        searched = replace(runs, cursor=np.maximum(reach, runs.cursor), search_size=search_size)
+        yield state, searched.take(stay)
 
     def _leave_open(self, runs: RunSet) -> None:
         """Marks the starts of runs that found nothing but may still take a row to come."""
@@ -593,7 +588,7 @@ class RunForest:
 
 @dataclass(frozen=True)
 class TipPartials:
-    """Tips of one shape as partials over `slots`; `which` of the given tips they are."""
+    """Partials over `slots` of the tips of one shape; `which`: their places among all tips."""
 
     which: Positions
     partials: Partials
@@ -646,9 +641,7 @@ def _group_equal_rows(lengths: Positions) -> Iterator[Positions]:
     yield from np.split(order, cuts)
 
 
-def _row_matrix(
-    column: tuple[Positions, Positions], which: Positions, tips: int
-) -> npt.NDArray[np.int64]:
+def _row_matrix(column: tuple[Positions, Positions], which: Positions, tips: int) -> Positions:
     """(tips, length): the rows of one variable, earliest first."""
     owner, row = column
     chosen = np.zeros(tips, dtype=np.bool_)

@@ -84,12 +84,12 @@ def _group_conditions(program: Program) -> Iterator[list[int]]:
 
 def _measure_selectivities(walk: BranchWalk, together: Sequence[int]) -> dict[int, float]:
     conditions = {place: walk.matching.program.conditions[place] for place in together}
-    known = {p: c for p, c in conditions.items() if can_sample(walk, c)}
-    if not known:
+    sampled = {p: c for p, c in conditions.items() if can_sample(walk, c)}
+    if not sampled:
         return {}
-    first = next(iter(known.values()))
+    first = next(iter(sampled.values()))
     slots = sorted({walk.slots.of_variable[v] for v in first.variables})
-    backward = {c.variable for each in known.values() for c in previous_cells(each)}
+    backward = {c.variable for each in sampled.values() for c in previous_cells(each)}
     lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
     drawn = draw_partials(walk, [*slots, *lists], SAMPLE_DRAWS)
     if drawn is None:
@@ -97,7 +97,7 @@ def _measure_selectivities(walk: BranchWalk, together: Sequence[int]) -> dict[in
     partials, weights = drawn
     reader = walk.reader(partials)
     kept, selectivities = weights, {}
-    for place, condition in known.items():
+    for place, condition in sampled.items():
         held = kept * reader.holds(condition)
         # A few draws of which none or all are kept do not prove 0 or 1.
         least = 0.5 / max(int(np.count_nonzero(kept)), 1)

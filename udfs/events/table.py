@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_cep.udfs.values.arrow_values import plain_values, to_single_array
+from spark_cep.udfs.values.arrow_values import Array, plain_values, to_single_array
 from spark_cep.udfs.values.codes import key_codes, sort_codes
 from spark_cep.udfs.values.vectors import EventColumns
 
@@ -202,11 +202,11 @@ class Events:
         return _event_window(self.tie, self.partition, int(window.size))
 
 
-# Up to so many variables, one pass counts every possible mask.
+# With at most this many variables, one pass counts every possible mask.
 MAX_COUNTED_MASK_BITS = 12
 
 
-def count_candidates(program: Program, mask: npt.NDArray[Any]) -> dict[int, int]:
+def count_candidates(program: Program, mask: Array) -> dict[int, int]:
     """The candidates of each variable among rows with these masks."""
     count = len(program.variables)
     if count > MAX_COUNTED_MASK_BITS:
@@ -228,7 +228,7 @@ def drop_null_times(program: Program | RowProgram, table: pa.Table) -> pa.Table:
     return table.filter(kept)
 
 
-def column_to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+def column_to_numpy(column: pa.ChunkedArray) -> Array:
     """A column of numbers or times as a numpy array."""
     values = plain_values(to_single_array(column))
     return values.astype(np.int64) if values.dtype.kind == "i" else values
@@ -237,9 +237,7 @@ def column_to_numpy(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 # ---- sorting and runs of equal rows --------------------------------------------------------------
 
 
-def _sort_permutation(
-    codes: npt.NDArray[np.int64] | None, orders: list[npt.NDArray[Any]]
-) -> Positions:
+def _sort_permutation(codes: Positions | None, orders: list[Array]) -> Positions:
     """The permutation by key, then order.
 
     One combined integer sorts several times faster than a lexical sort of two columns (9 ms
@@ -252,7 +250,7 @@ def _sort_permutation(
     return np.lexsort(columns[::-1])
 
 
-def combine_codes(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
+def combine_codes(columns: list[Array]) -> Array | None:
     """One column that sorts as all of them together; None if it does not fit in 64 bits."""
     combined = columns[0]
     if len(columns) == 1:
@@ -271,7 +269,7 @@ def combine_codes(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any] | None:
     return combined
 
 
-def _find_changes(columns: list[npt.NDArray[Any]], size: int) -> Flags:
+def _find_changes(columns: list[Array], size: int) -> Flags:
     """True where a row differs from the previous one in any column; True at row 0."""
     changed = np.zeros(size, dtype=np.bool_)
     if size:
@@ -281,13 +279,13 @@ def _find_changes(columns: list[npt.NDArray[Any]], size: int) -> Flags:
     return changed
 
 
-def _number_runs(columns: list[npt.NDArray[Any]]) -> Positions:
+def _number_runs(columns: list[Array]) -> Positions:
     if not len(columns[0]):
         return np.zeros(0, dtype=np.int64)
     return np.cumsum(_find_changes(columns, len(columns[0]))) - 1
 
 
-def _equal_runs(columns: list[npt.NDArray[Any]], size: int) -> Span:
+def _equal_runs(columns: list[Array], size: int) -> Span:
     """The run of equal values around each row."""
     starts = np.flatnonzero(_find_changes(columns, size))
     ends = np.append(starts[1:], size)[: len(starts)]
@@ -298,7 +296,7 @@ def _equal_runs(columns: list[npt.NDArray[Any]], size: int) -> Span:
 # ---- windows -------------------------------------------------------------------------------------
 
 
-def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> WindowSpan:
+def _time_window(time: Array, partition: Span, size: int | float) -> WindowSpan:
     """For each row, the rows of its partition at most `size` away."""
     count = len(time)
     if time.dtype.kind == "i":
@@ -330,22 +328,18 @@ def _time_window(time: npt.NDArray[Any], partition: Span, size: int | float) -> 
     )
 
 
-def time_window_ends(
-    time: npt.NDArray[Any], begin: Positions, end: Positions, size: int | float
-) -> Positions:
+def time_window_ends(time: Array, begin: Positions, end: Positions, size: int | float) -> Positions:
     """For each row, the first position of its partition that is more than `size` later."""
     return _time_window(time, Span(begin, end), size).end[np.arange(len(time))]
 
 
-def _is_within(distance: npt.NDArray[Any], size: int | float) -> Flags:
+def _is_within(distance: Array, size: int | float) -> Flags:
     """Whether distances fit the window; those that wrapped around int64 are negative."""
     within: Flags = ((distance >= 0) & (distance <= size)).astype(np.bool_)
     return within
 
 
-def _compress_time(
-    time: npt.NDArray[Any], partition: Span, size: int
-) -> npt.NDArray[np.int64] | None:
+def _compress_time(time: Array, partition: Span, size: int) -> Positions | None:
     """One ascending coordinate for all partitions in which distances up to `size` are exact.
 
     Every gap, and the step from one partition to the next, is cut to `size + 1`: two rows are at

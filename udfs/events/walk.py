@@ -412,7 +412,7 @@ class BranchWalk:
         partials: Partials,
         pick: Positions,
         elements: Positions,
-        known: frozenset[int],
+        bound_before: frozenset[int],
     ) -> Partials:
         filled = self.slots.elements[step.slot]
         base = partials.take(pick)
@@ -427,7 +427,7 @@ class BranchWalk:
             earliest=np.minimum(base.earliest, filled.first_row(elements)),
             latest=np.maximum(base.latest, filled.last_row(elements)),
         )
-        self._count(step, extended, known)
+        self._count(step, extended, bound_before)
         return extended
 
     def _count(self, step: Step, partials: Partials, bound: frozenset[int]) -> None:
@@ -712,8 +712,8 @@ class PostponedTasks:
             lookup = self._lookups[remote]
             if lookup.remote.prefetches or lookup.remote.caching.policy == "cost":
                 counts = np.bincount(ids.ravel() + 1)
-                known = np.flatnonzero(counts[1:])
-                lookup.needed(known, counts[1:][known], self._walk.branch)
+                present = np.flatnonzero(counts[1:])
+                lookup.needed(present, counts[1:][present], self._walk.branch)
             lookup.ask(ids, ahead=ahead)
 
     def _ready(self, key_ids: LookupKeyIds, size: int) -> Flags:

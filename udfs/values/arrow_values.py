@@ -29,6 +29,8 @@ _FIXED_TYPES: tuple[tuple[Callable[[pa.DataType], bool], TypeKind], ...] = (
 
 # Decimals of up to this many digits fit into int64.
 INT64_DIGITS = 18
+# Integers up to this are exact as doubles.
+EXACT_DOUBLE = 1 << 53
 
 
 def is_plain(type_: pa.DataType) -> bool:

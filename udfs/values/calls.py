@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import BIGINT, Cell, Member, RemoteCall
-from spark_cep.udfs.values.arrow_values import plain_values, to_single_array, validity
+from spark_cep.udfs.values.arrow_values import EXACT_DOUBLE, plain_values, to_single_array, validity
 from spark_cep.udfs.values.vectors import Vector, dtype_of
 
 if TYPE_CHECKING:
@@ -82,13 +82,12 @@ def _to_series(argument: Expression, vector: Vector, columns: EventColumns) -> A
 def _would_round(vector: Vector) -> bool:
     """Whether float64, which pandas uses for integers with NULL, would round a value."""
     values = vector.values if vector.valid is None else vector.values[vector.valid]
-    return bool(values.size and max(int(values.max()), -int(values.min())) > _EXACT_DOUBLE)
+    return bool(values.size and max(int(values.max()), -int(values.min())) > EXACT_DOUBLE)
 
 
 # ---- vectors as Arrow arrays ---------------------------------------------------------------------
 
 
-_EXACT_DOUBLE = 1 << 53
 _LOW_WORD = (1 << 64) - 1
 _ARROW_TYPES: dict[str, pa.DataType] = {
     "date": pa.date32(),

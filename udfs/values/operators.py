@@ -18,6 +18,7 @@ import numpy as np
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import Type
+from spark_cep.udfs.values.arrow_values import EXACT_DOUBLE
 from spark_cep.udfs.values.vectors import WORD_KINDS, Vector, dtype_of, has_nan
 
 if TYPE_CHECKING:
@@ -367,8 +368,8 @@ _REMAINDER = np.frompyfunc(_truncate_remainder, 2, 1)
 # ---- casts ---------------------------------------------------------------------------------------
 
 
-# Below these both sides of a division are exact doubles, so the quotient is correctly rounded.
-_EXACT_DOUBLE = 1 << 53
+# Powers of ten up to this exponent are exact doubles. If both sides of a division are exact, the
+# quotient is correctly rounded.
 _EXACT_POWER_OF_TEN = 22
 
 
@@ -411,7 +412,7 @@ def _decimal_to_double(values: Array, scale: int) -> Array:
     """Unscaled decimals as doubles, correctly rounded like BigDecimal.doubleValue."""
     if values.dtype != object and scale <= _EXACT_POWER_OF_TEN:
         largest = max(int(values.max()), -int(values.min())) if values.size else 0
-        if largest <= _EXACT_DOUBLE:
+        if largest <= EXACT_DOUBLE:
             return np.asarray(values / float(10**scale))
     # Division of Python integers is correctly rounded whatever their size.
     return np.asarray(values.astype(object) / 10**scale, np.float64)

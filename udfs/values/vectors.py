@@ -143,12 +143,12 @@ class EventColumns:
     def key_id_column(self, lookup: RemoteValues, keys: tuple[int, ...]) -> int:
         """The number of an added column: the ids that a remote source has for the keys in these
         columns."""
-        known = (lookup.remote.name, keys)
-        if known not in self._key_id_columns:
-            number = self._key_id_columns[known] = -1 - len(self._key_id_columns)
+        cache_key = (lookup.remote.name, keys)
+        if cache_key not in self._key_id_columns:
+            number = self._key_id_columns[cache_key] = -1 - len(self._key_id_columns)
             ids = lookup.ids([self._whole(key) for key in keys])
             self._cache[number, None] = self._sorted(Vector(ids))
-        return self._key_id_columns[known]
+        return self._key_id_columns[cache_key]
 
     def constant(self, constant: Constant) -> Vector:
         """A constant as a 0-d vector."""
