@@ -76,11 +76,11 @@ class Arrivals:
         found |= {k: rows[place] for k, rows in right.items()}
         pairs = len(pick)
         kept = self._in_order(found)
-        for each in self._model.applied:
+        for each in self._model.condition_models:
             i, j = (s for s in range(self._model.size) if each.slots >> s & 1)
             if (i in unit) != (j in unit) and {(i, 0), (j, 0)} <= found.keys():
                 holds = self._holds(each.index, found[i, 0], found[j, 0], (i, j))
-                if each.lookups:
+                if each.index_equalities:
                     pairs = int(np.count_nonzero(holds))  # the only condition of such a test
                 kept &= holds
         return pairs, {k: rows[kept] for k, rows in found.items()}

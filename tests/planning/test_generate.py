@@ -41,7 +41,7 @@ def test_each_branch_of_a_program_has_a_model() -> None:
     )  # fmt: skip
     made = branch_models(program)
     assert [each.names for each in made] == [("a", "b"), ("a", "c")]
-    assert [[a.index for a in each.applied] for each in made] == [[0], [1]]
+    assert [[a.index for a in each.condition_models] for each in made] == [[0], [1]]
 
 
 @pytest.mark.parametrize("kind", ADAPTABLE)

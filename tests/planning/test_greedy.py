@@ -133,4 +133,4 @@ def test_ordering_weighs_each_slot_once_a_step() -> None:
         branch = model(size, [compared(i, i + 1) for i in range(size - 1)])
         known = estimates([10 + i for i in range(size)], *[0.5] * (size - 1))
         plan_greedy_order(branch, known, EVEN)
-        assert branch.given(known).work <= size * (size + 1) // 2 + 3 * size
+        assert branch.estimator(known).work <= size * (size + 1) // 2 + 3 * size

@@ -101,10 +101,10 @@ def test_a_given_distance_stays_and_auto_follows_each_plan() -> None:
     near, nearer = estimates([120, 110, 100]), estimates([105, 105, 100])
     given_, auto = InvariantDistance(0.0), InvariantDistance("auto")
     for distance in (given_, auto):
-        distance.made([plan_greedy_order(THREE, near, EVEN)], near, None)
+        distance.record_plan([plan_greedy_order(THREE, near, EVEN)], near, None)
     first = auto.value
     for distance in (given_, auto):
-        distance.made([plan_greedy_order(THREE, nearer, EVEN)], nearer, 0.3)
+        distance.record_plan([plan_greedy_order(THREE, nearer, EVEN)], nearer, 0.3)
     assert given_.value == 0.0
     assert (
         auto.value == average_difference([plan_greedy_order(THREE, nearer, EVEN)], nearer) < first
@@ -115,14 +115,14 @@ def test_meta_begins_with_auto_and_follows_the_gains() -> None:
     near = estimates([120, 110, 100])
     found = [plan_greedy_order(THREE, near, EVEN)]
     meta = InvariantDistance("meta")
-    meta.made(found, near, None)
+    meta.record_plan(found, near, None)
     start = meta.value
     assert start == average_difference(found, near)
-    meta.made(found, near, LOW_GAIN / 2)
+    meta.record_plan(found, near, LOW_GAIN / 2)
     assert meta.value == 2 * start
-    meta.made(found, near, CLEAR_GAIN + 0.1)
+    meta.record_plan(found, near, CLEAR_GAIN + 0.1)
     assert meta.value == start
-    meta.made(found, near, (LOW_GAIN + CLEAR_GAIN) / 2)
+    meta.record_plan(found, near, (LOW_GAIN + CLEAR_GAIN) / 2)
     assert meta.value == start
 
 
@@ -131,5 +131,5 @@ def test_meta_stays_within_bounds(gain: float, end: float) -> None:
     even = estimates([100, 100, 100])
     meta = InvariantDistance("meta")
     for known in [None] + 20 * [gain]:
-        meta.made([plan_greedy_order(THREE, even, EVEN)], even, known)
+        meta.record_plan([plan_greedy_order(THREE, even, EVEN)], even, known)
     assert meta.value == end

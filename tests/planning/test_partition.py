@@ -106,7 +106,7 @@ def test_services_and_latency_are_those_of_the_equations() -> None:
 
 def test_of_the_final_slot_only_the_event_that_came_is_in_play() -> None:
     branch, costs = model(3, [compared(0, 1)], frozenset()), OperationCosts(0.001, 0.002, 0.0005)
-    merges = MergePlanner(branch.given(estimates([10, 20, 5], 0.1)), costs, {2: 1.0})
+    merges = MergePlanner(branch.estimator(estimates([10, 20, 5], 0.1)), costs, {2: 1.0})
     # All a and b of the window before it, then what they came to with the one event.
     assert merges.join(0b001, 0b010) == pytest.approx(200 * 0.001 + 20 * 0.002)
     assert merges.join(0b011, 0b100) == pytest.approx(20 * (0.001 + 0.002))
@@ -115,7 +115,7 @@ def test_of_the_final_slot_only_the_event_that_came_is_in_play() -> None:
 def test_in_any_order_the_merges_of_all_final_events_are_the_work_of_the_joins() -> None:
     branch = model(3, [compared(0, 1)], frozenset())
     known = estimates([10, 20, 5], 0.1)
-    figures = branch.given(known)
+    figures = branch.estimator(known)
     at = [MergePlanner(figures, SLOW, {final: 1.0}).join(0b011, 0b100) for final in range(3)]
     joined = figures.join(0b011, 0b100)
     work = sum(known.rates[final] * each for final, each in enumerate(at))
@@ -231,7 +231,7 @@ def test_scoring_joins_each_pair_of_groups_once() -> None:
     branch = model(8, [compared(i, i + 1) for i in range(7)])
     known = estimates([20] * 8, *[0.1] * 7)
     apam_partitions(branch, known, SLOW, EventLoad(1.0))
-    assert branch.given(known).work < 3000
+    assert branch.estimator(known).work < 3000
 
 
 def test_of_many_groups_only_the_best_beginnings_of_a_merge_are_followed() -> None:
@@ -239,7 +239,7 @@ def test_of_many_groups_only_the_best_beginnings_of_a_merge_are_followed() -> No
     known = estimates([1 + 7 * i % 5 for i in range(12)])
     made = apam_partitions(branch, known, EVEN)
     assert all(sorted(slots_of(each.shape)) == [*range(12)] for each in made)
-    assert branch.given(known).work < 7_000
+    assert branch.estimator(known).work < 7_000
 
 
 @pytest.mark.parametrize("rates", [(0, 0, 0), (1e10, 1e308, 1), (1e-300, 1e200, 1e-300)])

@@ -31,7 +31,7 @@ COSTS = st.sampled_from([EVEN, TYPICAL_COSTS, OperationCosts(1, 0, 0), Operation
 def time_of(
     branch: BranchModel, shape: Shape, known: Estimates, costs: OperationCosts = EVEN
 ) -> float:
-    return branch.given(known).times(costs).shape(shape)[0]
+    return branch.estimator(known).times(costs).shape(shape)[0]
 
 
 def is_run_as_it_should_be(shape: Shape) -> bool:
@@ -169,7 +169,7 @@ def test_subtree_costs_kept_as_constants_would_call_a_sound_plan_violated() -> N
 
     def with_constants(shape: Shape) -> float:
         assert isinstance(shape, tuple)
-        root = branch.given(now).times(EVEN).join(_slots(shape[0]), _slots(shape[1]))
+        root = branch.estimator(now).times(EVEN).join(_slots(shape[0]), _slots(shape[1]))
         return time_of(branch, shape[0], then) + time_of(branch, shape[1], then) + root
 
     assert with_constants(condition.chosen) >= with_constants(condition.other)
@@ -193,15 +193,15 @@ def test_every_run_of_slots_is_split_once(size: int) -> None:
     plan_zstream(branch, known, EVEN)
     splits = size * (size * size - 1) // 6
     # A join and its mirror image, and the set of slots itself.
-    assert branch.given(known).work <= 2 * splits + size * (size + 1)
+    assert branch.estimator(known).work <= 2 * splits + size * (size + 1)
 
 
 def test_verifying_costs_less_work_than_planning() -> None:
     branch = model(8, [compared(i, j) for i, j in pairwise(range(8))])
     then = estimates([10, 13, 9, 20, 11, 30, 8, 15], *[0.5] * 7)
     found = plan_zstream(branch, then, EVEN)
-    planning = branch.given(then).work
+    planning = branch.estimator(then).work
     kept = select_invariants(found, 1, then)
     now = Estimates(dict(then.rates), dict(then.selectivities))
     assert first_violation(kept, now) is None
-    assert branch.given(now).work < planning / 2
+    assert branch.estimator(now).work < planning / 2

@@ -96,7 +96,7 @@ def papers(draw: st.DrawFn) -> Paper:
 
 def of_code(paper: Paper) -> dict[int, float]:
     branch = model(len(paper.rates), [compared(*pair) for pair in paper.kept], AND)
-    figures = branch.given(estimates(paper.rates, *paper.kept.values()))
+    figures = branch.estimator(estimates(paper.rates, *paper.kept.values()))
     return estimate_slot_loads(figures, paper.shape, COSTS)
 
 
@@ -131,32 +131,31 @@ def test_the_papers_figure_by_hand() -> None:
 
 def test_a_sequence_has_the_share_of_a_conjunction_that_is_in_order() -> None:
     rates, shape = estimates([2, 3]), left_deep_shape([0, 1])
-    in_order = estimate_slot_loads(model(2).given(rates), shape, COSTS)
-    any_order = estimate_slot_loads(model(2, order=AND).given(rates), shape, COSTS)
+    in_order = estimate_slot_loads(model(2).estimator(rates), shape, COSTS)
+    any_order = estimate_slot_loads(model(2, order=AND).estimator(rates), shape, COSTS)
     made = COSTS.result + COSTS.insert
     assert any_order[0] - in_order[0] == pytest.approx(made * 3 / 2)
 
 
 def test_rare_rows_make_more_work_each() -> None:
     found = estimate_slot_loads(
-        model(3).given(estimates([100, 10, 1])), left_deep_shape([0, 1, 2]), COSTS
+        model(3).estimator(estimates([100, 10, 1])), left_deep_shape([0, 1, 2]), COSTS
     )
     assert found[0] < found[1] < found[2]
 
 
 def test_a_list_makes_the_work_of_all_its_lists() -> None:
-    plain = estimate_slot_loads(model(2).given(estimates([2, 6])), left_deep_shape([0, 1]), COSTS)
-    listed_ = model(2, slots={1: listed(1)}).given(estimates([2, 6]))
-    assert estimate_slot_loads(listed_, left_deep_shape([0, 1]), COSTS)[1] > 3 * plain[1]
+    shape = left_deep_shape([0, 1])
+    plain = estimate_slot_loads(model(2).estimator(estimates([2, 6])), shape, COSTS)
+    listed_ = model(2, slots={1: listed(1)}).estimator(estimates([2, 6]))
+    assert estimate_slot_loads(listed_, shape, COSTS)[1] > 3 * plain[1]
 
 
 def test_what_never_comes_makes_no_work_and_too_much_is_a_number() -> None:
-    assert (
-        estimate_slot_loads(model(2).given(estimates([0, 6])), left_deep_shape([0, 1]), COSTS)[0]
-        == 0
-    )
+    nothing = model(2).estimator(estimates([0, 6]))
+    assert estimate_slot_loads(nothing, left_deep_shape([0, 1]), COSTS)[0] == 0
     huge = estimate_slot_loads(
-        model(9).given(estimates([1e60] * 9)), left_deep_shape(range(9)), COSTS
+        model(9).estimator(estimates([1e60] * 9)), left_deep_shape(range(9)), COSTS
     )
     assert all(0 < each <= 1e100 for each in huge.values())
 

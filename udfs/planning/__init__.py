@@ -1,1 +1,1 @@
-"""Plans from statistics: cost models, plan generation, invariants, adaptation."""
+"""Evaluation plans from statistics: cost model, plan generation, invariants, adaptation."""

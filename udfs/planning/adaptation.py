@@ -1,9 +1,9 @@
-"""When a plan is made anew, and whether the new one is taken: the detection-adaptation loop.
+"""The detection-adaptation loop (Algorithm 1): when to plan again, and whether to take the plan.
 
-A `Decision` looks at current statistics and gives a reason to plan again, or none. The `Adapter`
-asks it between advances, has the planner make a plan, and takes that if it is expected to cost
-less than the plan in force under the same statistics. Whichever is taken, the decision goes on
-from what the planner made last: until one of those reasons fails, it would make the same again.
+Between advances, the `Adapter` asks a `DecisionFunction` whether the current statistics are a
+reason to plan again. If so, it takes the new plan if that is expected to cost less than the plan in
+force under the same statistics. In either case the decision continues from the plan that was made
+last: as long as the reasons for that plan hold, the planner would make the same plan again.
 """
 
 from __future__ import annotations
@@ -32,197 +32,10 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Adaptation, Plan
 
 
-# --------------------------------------------------------------------------------------------------
-# Statistics kept in a worker while it matches: sums over a sliding window of advances.
-#
-# Rates are exact: candidates per window of a key, as counted. Selectivities come from the pairs
-# that were tested anyway, so they cost nothing; a condition that was hardly tested keeps what was
-# last known of it. An advance adds its counts and takes those of the oldest one away: the work is
-# proportional to the number of variables and conditions, whatever the window, and so is the memory
-# for each advance remembered.
-# --------------------------------------------------------------------------------------------------
-
-
+# Sums in another order differ by rounding: equal plans must not alternate.
+_NO_GAIN: Final = 1e-9
 # With n tests a selectivity of one half is known to 1 / (2 sqrt(n)): here to 5 %.
 ENOUGH_TESTS: Final = 100
-
-
-@dataclass(frozen=True)
-class _AdvanceCounts:
-    counts: Mapping[int, int]
-    stretches: int
-    conditions: Mapping[int, tuple[int, int]]
-
-
-@dataclass
-class SlidingStatistics:
-    """The latest `advances`. `initial` is what was known before the first."""
-
-    initial: Estimates
-    advances: int = 8
-    _latest: deque[_AdvanceCounts] = field(default_factory=deque)
-    _counts: Counter[int] = field(default_factory=Counter)
-    _tested: Counter[int] = field(default_factory=Counter)
-    _kept: Counter[int] = field(default_factory=Counter)
-    _stretches: int = 0
-    _selectivities: dict[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._selectivities.update(self.initial.selectivities)
-
-    def add(
-        self,
-        counts: Mapping[int, int],
-        stretches: int,
-        conditions: Mapping[int, tuple[int, int]],
-    ) -> None:
-        """What an advance saw: candidates of each variable, windows of keys, and for each
-        condition how many combinations were tested and how many of them it kept."""
-        advance = _AdvanceCounts(dict(counts), stretches, dict(conditions))
-        self._latest.append(advance)
-        self._change(advance, 1)
-        if len(self._latest) > self.advances:
-            self._change(self._latest.popleft(), -1)
-        self._know(conditions)
-
-    def _change(self, advance: _AdvanceCounts, sign: int) -> None:
-        self._stretches += sign * advance.stretches
-        for variable, count in advance.counts.items():
-            self._counts[variable] += sign * count
-        for index, (tested, kept) in advance.conditions.items():
-            self._tested[index] += sign * tested
-            self._kept[index] += sign * kept
-
-    def _know(self, conditions: Iterable[int]) -> None:
-        for index in conditions:
-            tested = self._tested[index]
-            if tested >= ENOUGH_TESTS:
-                # Nothing kept of n is less than one of n, but it is not never.
-                self._selectivities[index] = max(self._kept[index], 0.5) / tested
-
-    def estimates(self) -> Estimates:
-        """What is known now. Without any window seen yet, what was known before."""
-        rates = dict(self.initial.rates)
-        if self._stretches:
-            rates |= dict.fromkeys(rates, 0.0)
-            rates |= {v: count / self._stretches for v, count in self._counts.items()}
-        return Estimates(
-            rates, dict(self._selectivities), self.initial.windows, self.initial.places
-        )
-
-
-# Sums in another order differ by rounding: equal plans must not take turns.
-_NO_GAIN: Final = 1e-9
-
-
-class DecisionFunction(Protocol):
-    """The function D of the loop."""
-
-    def check(self, estimates: Estimates) -> str | None:
-        """Why another plan should be made, if it should."""
-
-    def made(
-        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
-    ) -> None:
-        """The planner made this, one a branch. `gain`: what share of the cost of the plan in
-        force it saves; None for the first plan."""
-
-
-class NeverDecision:
-    """Never."""
-
-    def check(self, estimates: Estimates) -> str | None:
-        del estimates
-        return None
-
-    def made(
-        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
-    ) -> None:
-        pass
-
-
-class AlwaysDecision(NeverDecision):
-    """After every advance."""
-
-    def check(self, estimates: Estimates) -> str | None:
-        del estimates
-        return "a plan is made after every advance"
-
-
-class ThresholdDecision:
-    """When any rate or selectivity has changed by more than a share of what it was when the plan
-    was made. `names`: of the variables, and the texts of the conditions."""
-
-    def __init__(self, threshold: float, names: Sequence[str], texts: Sequence[str]) -> None:
-        self._threshold = threshold
-        self._names = {"rate": names, "sel": texts}
-        self._then: Estimates | None = None
-
-    def check(self, estimates: Estimates) -> str | None:
-        assert self._then is not None
-        return self._changed("rate", self._then.rates, estimates.rates) or self._changed(
-            "sel", self._then.selectivities, estimates.selectivities
-        )
-
-    def _changed(
-        self, what: str, then: Mapping[int, float], now: Mapping[int, float]
-    ) -> str | None:
-        for number, value in now.items():
-            before = then.get(number)
-            if before is not None and abs(value - before) > self._threshold * before:
-                return f"{what}({self._names[what][number]}) went from {before:.3g} to {value:.3g}"
-        return None
-
-    def made(
-        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
-    ) -> None:
-        self._then = estimates
-
-
-class InvariantDecision:
-    """When an invariant of the plan is violated."""
-
-    def __init__(
-        self, k: int | None, distance: InvariantDistance, names: Sequence[Sequence[str]]
-    ) -> None:
-        self.distance = distance
-        self._k = k
-        self._names = names
-        self._kept: list[tuple[Comparison, ...]] = []
-
-    def check(self, estimates: Estimates) -> str | None:
-        for conditions, names in zip(self._kept, self._names, strict=True):
-            found = first_violation(conditions, estimates, self.distance.value)
-            if found is not None:
-                return describe_violation(found, estimates, names)
-        return None
-
-    def made(
-        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
-    ) -> None:
-        self.distance.made(generated, estimates, gain)
-        self._kept = [select_invariants(each, self._k, estimates) for each in generated]
-
-    def texts(self) -> list[str]:
-        """What is verified, in order."""
-        return [
-            condition.text(names)
-            for conditions, names in zip(self._kept, self._names, strict=True)
-            for condition in conditions
-        ]
-
-
-def make_decision(adaptation: Adaptation, models: Sequence[BranchModel]) -> DecisionFunction:
-    """The decision function that was asked for."""
-    if adaptation.kind == "always":
-        return AlwaysDecision()
-    if adaptation.kind == "threshold":
-        names = [variable.name for variable in models[0].variables]
-        return ThresholdDecision(adaptation.threshold, names, models[0].texts)
-    if adaptation.kind == "invariants":
-        distance = InvariantDistance(adaptation.distance)
-        return InvariantDecision(adaptation.k, distance, [model.names for model in models])
-    return NeverDecision()
 
 
 # ---- the loop ----------------------------------------------------------------------------------
@@ -230,7 +43,7 @@ def make_decision(adaptation: Adaptation, models: Sequence[BranchModel]) -> Deci
 
 @dataclass(frozen=True)
 class PlanSwap:
-    """One plan took the place of another. `gain`: the share of the cost that it saves."""
+    """One plan replaced another. `gain`: the share of the cost that this saves."""
 
     before: Plan
     after: Plan
@@ -240,9 +53,9 @@ class PlanSwap:
 
 @dataclass
 class Adapter:
-    """The plan in force, and what adapting took. Begins with the plan for the first estimates.
+    """The plan in force, and what adapting has cost. Begins with the plan for the first estimates.
 
-    `checks`: how often the statistics were looked at; `plannings`: how often a plan was made;
+    `checks`: how often the statistics were checked; `plannings`: how often a plan was made;
     `seconds`: the time for both.
     """
 
@@ -263,30 +76,30 @@ class Adapter:
             if adapts
             else NeverDecision()
         )
-        self._generated = self._made(self.estimates)
-        self.decision.made(self._generated, self.estimates)
+        self._generated = self._generate(self.estimates)
+        self.decision.record_plan(self._generated, self.estimates)
         self.plan = assemble_plan(self._kind, self._generated)
         self.seconds += perf_counter() - start
 
     def after(self, estimates: Estimates, because: str | None = None) -> PlanSwap | None:
-        """Looks at the statistics between advances; the swap, if the plan is another one now.
-        `because`: a reason to plan anew that the caller has seen."""
+        """Checks the statistics after an advance; returns the swap if there is a new plan.
+        `because`: a reason to plan again that the caller has found."""
         if type(self.decision) is NeverDecision:
             return None
         start = perf_counter()
         self.checks += 1
         because = self.decision.check(estimates) or because
-        swap = None if because is None else self._replanned(estimates, because)
+        swap = None if because is None else self._plan_again(estimates, because)
         self.seconds += perf_counter() - start
         return swap
 
-    def _replanned(self, estimates: Estimates, because: str) -> PlanSwap | None:
+    def _plan_again(self, estimates: Estimates, because: str) -> PlanSwap | None:
         self.plannings += 1
-        generated = self._made(estimates)
+        generated = self._generate(estimates)
         now = self._cost(self._generated, estimates).time
         new = self._cost(generated, estimates).time
         gain = 1.0 - new / now if now > 0 else 0.0
-        self.decision.made(generated, estimates, gain)
+        self.decision.record_plan(generated, estimates, gain)
         if gain < _NO_GAIN:
             return None
         self._generated = generated
@@ -295,7 +108,7 @@ class Adapter:
         self.swaps.append(swap)
         return swap
 
-    def _made(self, estimates: Estimates) -> list[GeneratedPlan]:
+    def _generate(self, estimates: Estimates) -> list[GeneratedPlan]:
         return [generator.make(estimates) for generator in self.generators]
 
     def cost(self, estimates: Estimates) -> PlanCost:
@@ -307,3 +120,188 @@ class Adapter:
         for generator, each in zip(self.generators, generated, strict=True):
             total = total + generator.cost(each.shape, estimates)
         return total
+
+
+# ---- decision functions ------------------------------------------------------------------------
+
+
+class DecisionFunction(Protocol):
+    """The reoptimizing decision function D."""
+
+    def check(self, estimates: Estimates) -> str | None:
+        """The reason to plan again, None if there is none."""
+
+    def record_plan(
+        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
+    ) -> None:
+        """Takes note of what the planner made, one plan per branch. `gain`: the share of the cost
+        of the plan in force that it saves; None for the first plan."""
+
+
+def make_decision(adaptation: Adaptation, models: Sequence[BranchModel]) -> DecisionFunction:
+    """The decision function of an adaptation."""
+    if adaptation.kind == "always":
+        return AlwaysDecision()
+    if adaptation.kind == "threshold":
+        names = [variable.name for variable in models[0].variables]
+        return ThresholdDecision(adaptation.threshold, names, models[0].texts)
+    if adaptation.kind == "invariants":
+        distance = InvariantDistance(adaptation.distance)
+        return InvariantDecision(adaptation.k, distance, [model.names for model in models])
+    return NeverDecision()
+
+
+class NeverDecision:
+    """Never plans again."""
+
+    def check(self, estimates: Estimates) -> str | None:
+        del estimates
+        return None
+
+    def record_plan(
+        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
+    ) -> None:
+        pass
+
+
+class AlwaysDecision(NeverDecision):
+    """Plans again after every advance."""
+
+    def check(self, estimates: Estimates) -> str | None:
+        del estimates
+        return "a plan is made after every advance"
+
+
+class ThresholdDecision:
+    """Plans again when a rate or selectivity has changed by more than a share of its value when the
+    plan was made. `names`: of the variables; `texts`: of the conditions."""
+
+    def __init__(self, threshold: float, names: Sequence[str], texts: Sequence[str]) -> None:
+        self._threshold = threshold
+        self._names = {"rate": names, "sel": texts}
+        self._planned: Estimates | None = None
+
+    def check(self, estimates: Estimates) -> str | None:
+        assert self._planned is not None
+        return self._change("rate", self._planned.rates, estimates.rates) or self._change(
+            "sel", self._planned.selectivities, estimates.selectivities
+        )
+
+    def _change(self, what: str, then: Mapping[int, float], now: Mapping[int, float]) -> str | None:
+        for number, value in now.items():
+            before = then.get(number)
+            if before is not None and abs(value - before) > self._threshold * before:
+                return f"{what}({self._names[what][number]}) went from {before:.3g} to {value:.3g}"
+        return None
+
+    def record_plan(
+        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
+    ) -> None:
+        self._planned = estimates
+
+
+class InvariantDecision:
+    """Plans again when an invariant of the plan is violated."""
+
+    def __init__(
+        self, k: int | None, distance: InvariantDistance, names: Sequence[Sequence[str]]
+    ) -> None:
+        self.distance = distance
+        self._k = k
+        self._names = names
+        self._invariants: list[tuple[Comparison, ...]] = []
+
+    def check(self, estimates: Estimates) -> str | None:
+        for invariants, names in zip(self._invariants, self._names, strict=True):
+            violation = first_violation(invariants, estimates, self.distance.value)
+            if violation is not None:
+                return describe_violation(violation, estimates, names)
+        return None
+
+    def record_plan(
+        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None = None
+    ) -> None:
+        self.distance.record_plan(generated, estimates, gain)
+        self._invariants = [select_invariants(each, self._k, estimates) for each in generated]
+
+    def texts(self) -> list[str]:
+        """The invariants in the order in which they are verified."""
+        return [
+            invariant.text(names)
+            for invariants, names in zip(self._invariants, self._names, strict=True)
+            for invariant in invariants
+        ]
+
+
+# ---- statistics --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _AdvanceCounts:
+    counts: Mapping[int, int]
+    stretches: int
+    conditions: Mapping[int, tuple[int, int]]
+
+
+@dataclass
+class SlidingStatistics:
+    """Statistics that a worker keeps while it matches: sums over the latest `advances`.
+
+    Rates are exact: candidates per window of a key, as counted. Selectivities come from the pairs
+    that were tested anyway, so they cost nothing; a condition that was hardly tested keeps the
+    value that was last known. An advance adds its counts and subtracts those of the oldest one:
+    time, and memory per advance remembered, are proportional to the number of variables and
+    conditions, whatever the window. `initial` is what was known before the first advance.
+    """
+
+    initial: Estimates
+    advances: int = 8
+    _latest: deque[_AdvanceCounts] = field(default_factory=deque)
+    _counts: Counter[int] = field(default_factory=Counter)
+    _tested: Counter[int] = field(default_factory=Counter)
+    _kept: Counter[int] = field(default_factory=Counter)
+    _stretches: int = 0
+    _selectivities: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._selectivities.update(self.initial.selectivities)
+
+    def add(
+        self,
+        counts: Mapping[int, int],
+        stretches: int,
+        conditions: Mapping[int, tuple[int, int]],
+    ) -> None:
+        """The counts of an advance: candidates of each variable, windows of keys (`stretches`), and
+        for each condition how many combinations were tested and how many of them it kept."""
+        advance = _AdvanceCounts(dict(counts), stretches, dict(conditions))
+        self._latest.append(advance)
+        self._change(advance, 1)
+        if len(self._latest) > self.advances:
+            self._change(self._latest.popleft(), -1)
+        self._update_selectivities(conditions)
+
+    def estimates(self) -> Estimates:
+        """The current estimates; before any window was counted, the initial ones."""
+        rates = dict(self.initial.rates)
+        if self._stretches:
+            rates |= dict.fromkeys(rates, 0.0)
+            rates |= {v: count / self._stretches for v, count in self._counts.items()}
+        return Estimates(
+            rates, dict(self._selectivities), self.initial.windows, self.initial.places
+        )
+
+    def _change(self, advance: _AdvanceCounts, sign: int) -> None:
+        self._stretches += sign * advance.stretches
+        for variable, count in advance.counts.items():
+            self._counts[variable] += sign * count
+        for index, (tested, kept) in advance.conditions.items():
+            self._tested[index] += sign * tested
+            self._kept[index] += sign * kept
+
+    def _update_selectivities(self, conditions: Iterable[int]) -> None:
+        for index in conditions:
+            tested = self._tested[index]
+            if tested >= ENOUGH_TESTS:
+                # If nothing was kept of n, the selectivity is below one in n, but it is not zero.
+                self._selectivities[index] = max(self._kept[index], 0.5) / tested

@@ -1,8 +1,8 @@
-"""In how many ways elements of a partial order can be lined up: e(S), its linear extensions.
+"""The counting behind the cost model: linear extensions, and lists within a share of a window.
 
-That is where order enters the cost model: of the k! ways in which k independent rows can follow
-each other, e(S) are allowed. Sets are bit masks, bit i for element i, and every count is kept, so
-a set is counted once whoever asks.
+Of the k! orders of k independent rows, a pattern allows e(S), the linear extensions of its partial
+order. Lists and negations only concern rows that lie between others: the part of the window that
+is left to them is a `WindowShare`. Sets are bit masks, bit i for element i.
 """
 
 from __future__ import annotations
@@ -26,8 +26,13 @@ def bit_numbers(elements: int) -> Iterator[int]:
         elements ^= lowest
 
 
+# ---- linear extensions -------------------------------------------------------------------------
+
+
 class LinearExtensions:
-    """`before[i]`: the elements that must come before i, transitively.
+    """The linear extensions of every subset of a partial order. Each set is counted once.
+
+    `before[i]` are the elements that must come before i, transitively.
 
     >>> LinearExtensions([0b000, 0b001, 0b011]).count(0b111)  # a sequence
     1
@@ -46,33 +51,35 @@ class LinearExtensions:
         self._counts = {0: 1}
 
     def count(self, elements: int) -> int:
+        """e(S) of a set of elements."""
         known = self._counts.get(elements)
         if known is None:
-            known = self._counts[elements] = self._counted(elements)
+            known = self._counts[elements] = self._compute(elements)
         return known
 
     def sides(self, element: int, others: int) -> tuple[bool, bool]:
-        """Whether any of the others comes before the element, and whether any comes after it."""
+        """Whether any of the others must come before the element, and whether any must come
+        after it."""
         return bool(self._before[element] & others), bool(self._after[element] & others)
 
-    def _counted(self, elements: int) -> int:
-        # Parts that have no order with each other are shuffled freely. Without this, unordered
-        # elements would mean every subset of them.
-        part = self._connected(elements)
+    def _compute(self, elements: int) -> int:
+        # Components that have no order between them are shuffled freely. Without this step,
+        # unordered elements would need a count for every subset of them.
+        part = self._component(elements)
         if part != elements:
             rest = elements & ~part
             shuffles = comb(elements.bit_count(), part.bit_count())
             return shuffles * self.count(part) * self.count(rest)
         if part.bit_count() == 1:
             return 1
-        # Last elements that follow the same ones are alike: one is tried in place of all.
+        # Maximal elements with the same predecessors are interchangeable: one stands for all.
         last = [i for i in bit_numbers(elements) if not self._after[i] & elements]
         alike = Counter(self._before[i] & elements for i in last)
         one = {self._before[i] & elements: i for i in last}
         return sum(alike[b] * self.count(elements & ~(1 << i)) for b, i in one.items())
 
-    def _connected(self, elements: int) -> int:
-        """The lowest element and all that are tied to it by order, step by step."""
+    def _component(self, elements: int) -> int:
+        """The lowest element and all that the order connects it to, directly or not."""
         part, fresh = 0, elements & -elements
         while fresh:
             part |= fresh
@@ -83,26 +90,24 @@ class LinearExtensions:
         return part
 
 
-# --------------------------------------------------------------------------------------------------
-# How much room an element has among k others in one window, and what happens in it.
-#
-# With k rows of a sequence in a window, the k - 1 gaps between them and what is left of the window
-# are alike: together one window, divided at random. An element that the order ties to g of these
-# k parts lies in a Beta(g, k - g) share of the window, g / k on average. The number of lists and
-# the chance that nothing blocks are averages over that share, not values at its average: most
-# lists come from the few combinations that are far apart, and most combinations that are not
-# blocked are close together.
-# --------------------------------------------------------------------------------------------------
+# ---- shares of a window ------------------------------------------------------------------------
 
-
-# Above it numbers of lists grow in proportion only: exp would leave the range of floats.
+# Above this, numbers of lists grow in proportion only: exp would leave the range of floats.
 LARGEST_EXPONENT: Final = 200.0
 _NEGLIGIBLE: Final = 1e-12
 
 
 @dataclass(frozen=True)
 class WindowShare:
-    """`gaps` of the `parts` into which the other rows divide a window."""
+    """`gaps` of the `parts` into which the other rows divide a window.
+
+    With k rows of a sequence in a window, the k - 1 gaps between them and the remainder of the
+    window are alike: together they are one window, divided at random. An element that the order
+    confines to g of these k parts lies in a Beta(g, k - g) share of the window, g / k on average.
+    The number of lists and the probability that nothing blocks are averages over that
+    distribution, not values at its mean: most lists come from the few combinations that are far
+    apart, and most combinations that are not blocked are close together.
+    """
 
     gaps: float
     parts: int
@@ -112,8 +117,8 @@ class WindowShare:
         return self.gaps / self.parts
 
 
-def expected_lists(rate: float, room: WindowShare, low: int, high: int | None) -> float:
-    """Expected number of lists of low..high elements, at `rate` elements a window.
+def expected_lists(rate: float, share: WindowShare, low: int, high: int | None) -> float:
+    """Expected number of lists of `low` to `high` elements, at `rate` elements per window.
 
     >>> expected_lists(3.0, WindowShare(1, 1), 0, 2)  # 1 + 3 + 9 / 2
     8.5
@@ -121,12 +126,12 @@ def expected_lists(rate: float, room: WindowShare, low: int, high: int | None) -
     3.0
     """
     if rate > LARGEST_EXPONENT and (high is None or high > LARGEST_EXPONENT):
-        return expected_lists(LARGEST_EXPONENT, room, low, high) * rate / LARGEST_EXPONENT
+        return expected_lists(LARGEST_EXPONENT, share, low, high) * rate / LARGEST_EXPONENT
     total = 1.0 if low <= 0 else 0.0
     term, length = 1.0, 0
     while high is None or length < high:
         length += 1
-        term *= rate / length * (room.gaps + length - 1) / (room.parts + length - 1)
+        term *= rate / length * (share.gaps + length - 1) / (share.parts + length - 1)
         if length >= low:
             total += term
             if term <= total * _NEGLIGIBLE and length > rate:
@@ -134,15 +139,15 @@ def expected_lists(rate: float, room: WindowShare, low: int, high: int | None) -
     return min(total, exp(LARGEST_EXPONENT))
 
 
-def unblocked_share(rate: float, room: WindowShare) -> float:
-    """The chance that none of `rate` elements a window lies in the room.
+def unblocked_share(rate: float, share: WindowShare) -> float:
+    """The probability that none of `rate` elements per window lies in the share.
 
     >>> round(unblocked_share(20.0, WindowShare(1, 2)), 3)  # far more than e^-10
     0.05
     """
-    if room.gaps >= room.parts:
-        return exp(-min(rate * room.mean, LARGEST_EXPONENT))
-    rest = room.parts - room.gaps
+    if share.gaps >= share.parts:
+        return exp(-min(rate * share.mean, LARGEST_EXPONENT))
+    rest = share.parts - share.gaps
     if rate > LARGEST_EXPONENT:
-        return exp(lgamma(room.parts) - lgamma(rest) - room.gaps * log(rate))
-    return exp(-rate) * expected_lists(rate, WindowShare(rest, room.parts), 0, None)
+        return exp(lgamma(share.parts) - lgamma(rest) - share.gaps * log(rate))
+    return exp(-rate) * expected_lists(rate, WindowShare(rest, share.parts), 0, None)

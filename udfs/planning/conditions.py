@@ -1,12 +1,8 @@
-"""What a branch has to meet, as the cost model sees it: conditions and negations on sets of slots.
+"""The conditions and negations of a branch as the cost model sees them: by sets of slots.
 
-A condition keeps a share of something: of combinations ("once"), of the elements that a list may
-take ("each", and "prev" from the second element on), or of finished lists ("complete"). Its place
-is the set of slots it reads; the order in which they are bound changes nothing about that, so
-what a set of slots costs never depends on the way to it.
-
-Left out are conditions whose variables the branch does not fill, and those that lie within one
-iteration of a repeated group: the group's body has them.
+Which slots a condition reads does not depend on the order in which they are bound, so neither does
+the cost of a set of slots. Left out are conditions on variables that the branch does not bind, and
+conditions within one iteration of a repeated group: the model of the group's body has those.
 """
 
 from __future__ import annotations
@@ -24,28 +20,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexEquality:
-    """An equality that finds rows of `slot` by their value, once the slots `given` are bound."""
+    """An equality by which an index finds rows of `slot`, once the slots in `bound` are bound."""
 
     slot: int
-    given: int
+    bound: int
 
 
 @dataclass(frozen=True)
 class ConditionModel:
-    """A condition, by its place in the program. `slots`: bit mask of those it reads. `owner`: the
-    list whose elements (or whole) it is tested on, unless it keeps combinations "once"."""
+    """A condition, identified by its `index` in the program. `slots` is the mask of those it reads.
+
+    `keeps` says what it keeps a share of: combinations ("once"), the elements that a list may take
+    ("each", and "prev" from the second element on), or finished lists ("complete"). `owner` is the
+    list that is tested, unless it keeps combinations.
+    """
 
     index: int
     slots: int
     keeps: Literal["once", "each", "prev", "complete"]
     owner: int = -1
-    lookups: tuple[IndexEquality, ...] = ()
+    index_equalities: tuple[IndexEquality, ...] = ()
 
 
 @dataclass(frozen=True)
 class NegationModel:
-    """A negation: rows of `variable` that meet `conditions` block. It can be decided when the
-    slots `needs` are bound. `element` is its number among the elements of the order."""
+    """A negation: a row of `variable` that meets `conditions` blocks a match. It can be decided
+    once the slots in `needs` are bound. `element` is its number in the partial order."""
 
     variable: int
     conditions: tuple[int, ...]
@@ -54,11 +54,14 @@ class NegationModel:
 
 
 def slot_set(slots: Iterable[int]) -> int:
-    """A set of slots as the bit mask that the cost model works with."""
+    """A set of slots as a bit mask."""
     mask = 0
     for slot in slots:
         mask |= 1 << slot
     return mask
+
+
+# ---- conditions --------------------------------------------------------------------------------
 
 
 def condition_models(
@@ -70,16 +73,16 @@ def condition_models(
     def is_plain(variable: int) -> bool:
         return variable in slot_of and not branch.slots[slot_of[variable]].is_list
 
-    found = []
+    models = []
     for index, condition in enumerate(conditions):
         if condition.variables <= slot_of.keys() and not any(
             variables[v].negated for v in condition.variables
         ):
-            applied = _condition_model(branch, index, condition, slot_of)
-            if applied is not None:
-                lookups = _index_equalities(branch, condition, slot_of, is_plain)
-                found.append(replace(applied, lookups=lookups))
-    return tuple(found)
+            model = _condition_model(branch, index, condition, slot_of)
+            if model is not None:
+                equalities = _index_equalities(branch, condition, slot_of, is_plain)
+                models.append(replace(model, index_equalities=equalities))
+    return tuple(models)
 
 
 def _condition_model(
@@ -89,7 +92,7 @@ def _condition_model(
     slots = slot_set(slot for slot, _ in read)
     lists = {slot for slot, _ in read if branch.slots[slot].is_list}
     if any(reading != "each" and slot not in lists for slot, reading in read):
-        # Here one iteration is looked at; the list of iterations has this condition.
+        # This branch is one iteration of a group; the condition is on the list of iterations.
         return None
     if any(reading in FOLDS for _, reading in read):
         owner = max(slot for slot, reading in read if reading in FOLDS)
@@ -110,14 +113,14 @@ def _index_equalities(
     slot_of: dict[int, int],
     is_plain: Callable[[int], bool],
 ) -> tuple[IndexEquality, ...]:
-    found = []
+    equalities = []
     for variable in sorted(condition.variables):
         slot = slot_of[variable]
         equality = as_equality(condition, variable, is_plain)
         if branch.slots[slot].body is None and equality is not None:
-            given = slot_set(slot_of[cell.variable] for cell in cells_of(equality.bound))
-            found.append(IndexEquality(slot, given))
-    return tuple(found)
+            bound = slot_set(slot_of[cell.variable] for cell in cells_of(equality.bound))
+            equalities.append(IndexEquality(slot, bound))
+    return tuple(equalities)
 
 
 # ---- negations ---------------------------------------------------------------------------------
@@ -126,8 +129,9 @@ def _index_equalities(
 def negation_models(
     branch: Branch, conditions: Sequence[Condition], variables: Sequence[Variable]
 ) -> tuple[NegationModel, ...]:
+    """The negations of the branch, numbered in the partial order after its slots."""
     slot_of = {v: number for number, slot in enumerate(branch.slots) for v in slot.variables}
-    found = []
+    models = []
     for place, negation in enumerate(branch.negations):
         tests = [
             (index, condition)
@@ -139,7 +143,7 @@ def negation_models(
         needs = set(range(len(branch.slots)))
         if negation.place == "between":
             needs = read | {*negation.after, *negation.before} | _inner_slots(branch, negation)
-        found.append(
+        models.append(
             NegationModel(
                 negation.variable,
                 tuple(index for index, _ in tests),
@@ -147,11 +151,11 @@ def negation_models(
                 len(branch.slots) + place,
             )
         )
-    return tuple(found)
+    return tuple(models)
 
 
 def _inner_slots(branch: Branch, negation: Negation) -> set[int]:
-    """Slots whose rows may lie where the negation looks: these never block."""
+    """Slots whose rows may lie in the interval of the negation: these rows never block."""
     outside = {*negation.after, *negation.before}
     outside |= {s for s, other in branch.precedes if other in negation.after}
     outside |= {s for other, s in branch.precedes if other in negation.before}
@@ -159,7 +163,8 @@ def _inner_slots(branch: Branch, negation: Negation) -> set[int]:
 
 
 def before_masks(branch: Branch) -> list[int]:
-    """For each slot, then for each negation, the slots and negations that come before it."""
+    """The partial order: for each slot, then for each negation, the slots and negations that come
+    before it."""
     count = len(branch.slots)
     before = [0] * (count + len(branch.negations))
     for earlier, later in branch.precedes:

@@ -1,12 +1,10 @@
-"""Invariants: the deciding conditions that are verified between advances.
+"""Deciding conditions of generated plans, and the invariants that are selected from them.
 
-From each block the k tightest are kept (None: all of them, and those with every tree that could
-stand there), in the order of the plan, which later ones rely on: an invariant is only meant while
-all before it hold. The first that is violated is a reason for another plan.
-
-`distance` is the smallest relative difference that counts as violated: chosen < (1 + d) * other
-is what must hold. The paper prints (1 + d) * chosen < other, which asks for a margin when the
-plan is made and would call the tightest conditions violated at once.
+A building block is the smallest part of a plan that the planner decides: what is at one position of
+an order, or how one set of slots is joined. Its deciding conditions are the comparisons that it
+won. As long as all of them hold, the planner makes the same plan again. A few of each block are
+verified between advances as invariants; the first one that is violated is the reason to plan
+again.
 """
 
 from __future__ import annotations
@@ -22,43 +20,51 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Estimates, Shape
 
 
-# --------------------------------------------------------------------------------------------------
-# What a planner gives: a plan with the reasons for each of its building blocks.
-#
-# A building block is the smallest part of a plan that the planner decides: what stands at one place
-# of an order, or how one set of slots is joined. Its deciding conditions are the comparisons that
-# it won. As long as all of them hold, the planner makes the same plan again; they are what
-# invariants are taken from.
-# --------------------------------------------------------------------------------------------------
+# The paper's Figure 5 scans d up to 0.5 and loses throughput well before that. An average over
+# skewed rates would be far beyond: with rates 1, 100 and 1,000 it is 369, and nothing is ever
+# violated.
+LARGEST_DISTANCE: Final = 0.5
+SMALLEST_DISTANCE: Final = 0.01
+# A new plan that saves less than the first share was not worth making, one that saves more than
+# the second could have come earlier.
+LOW_GAIN: Final = 0.05
+CLEAR_GAIN: Final = 0.25
+
+
+# ---- generated plans ---------------------------------------------------------------------------
 
 
 class Comparison(ABC):
-    """A deciding condition: the chosen side is the smaller one. Whether `wins_ties`, it is also
-    chosen where both are equal; without that, a tie would look like a plan that has changed."""
+    """A deciding condition: the chosen side is smaller than the other one. `wins_ties`: it is also
+    chosen if both are equal; otherwise a tie would look like a changed plan."""
 
     wins_ties: bool
 
     @abstractmethod
     def sides(self, estimates: Estimates) -> tuple[float, float]:
-        """The figures of what was chosen and of what was not, under these estimates."""
+        """The values of the chosen side and of the other one under these estimates."""
 
     @abstractmethod
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
-        """Both sides in words. `names`: one for each slot."""
+        """Both sides as text. `names`: one for each slot."""
 
     def text(self, names: Sequence[str]) -> str:
         chosen, other = self.terms(names)
         return f"{chosen} < {other}"
 
     def holds(self, estimates: Estimates, distance: float = 0.0) -> bool:
-        """Violated only when the chosen side exceeds the other one by more than `distance`: the
-        smallest relative difference that counts."""
+        """Whether chosen < (1 + d) * other, where `distance` is d, the smallest relative difference
+        that counts as a violation.
+
+        The paper prints (1 + d) * chosen < other. That demands a margin when the plan is made, and
+        the tightest conditions would be violated at once.
+        """
         chosen, other = self.sides(estimates)
         bound = (1.0 + distance) * other
         return chosen < bound or (chosen == bound and self.wins_ties)
 
     def difference(self, estimates: Estimates) -> float:
-        """How far the sides are apart, relative to the smaller one."""
+        """The difference between the sides, relative to the smaller one."""
         chosen, other = self.sides(estimates)
         if chosen == other:
             return 0.0
@@ -68,8 +74,8 @@ class Comparison(ABC):
 
 @dataclass(frozen=True)
 class PlanBlock:
-    """`conditions`: the comparisons that were made for it. `every`: those with everything that
-    could stand in its place, where that is more than was compared."""
+    """A building block. `conditions`: the comparisons that the planner made for it. `every`: the
+    comparisons with everything that could take its place, where that is more."""
 
     conditions: tuple[Comparison, ...]
     every: tuple[Comparison, ...] | None = None
@@ -84,21 +90,18 @@ class GeneratedPlan:
     cost: PlanCost
 
 
-# The paper's Figure 5 scans d up to 0.5 and loses throughput well before that. An average over
-# skewed rates would be far beyond: with rates 1, 100 and 1,000 it is 369, and nothing is ever
-# violated.
-LARGEST_DISTANCE: Final = 0.5
-SMALLEST_DISTANCE: Final = 0.01
-# A new plan that saves less than the first share was not worth making, one that saves more than
-# the second could have come earlier.
-LOW_GAIN: Final = 0.05
-CLEAR_GAIN: Final = 0.25
+# ---- invariants --------------------------------------------------------------------------------
 
 
 def select_invariants(
     generated: GeneratedPlan, k: int | None, estimates: Estimates
 ) -> tuple[Comparison, ...]:
-    """The conditions to verify for one branch, in order."""
+    """The invariants of one branch, in the order in which they are verified.
+
+    Of each block the k tightest conditions; with k = None all of them, and the comparisons with
+    everything that could take the block's place. The order is that of the blocks: an invariant is
+    only meaningful while all invariants before it hold.
+    """
     return tuple(c for block in generated.blocks for c in _tightest(block, k, estimates))
 
 
@@ -116,40 +119,28 @@ def first_violation(
 
 
 def describe_violation(violation: Comparison, estimates: Estimates, names: Sequence[str]) -> str:
-    """A violated invariant in words: what it said, and the figures now."""
-    (chosen, other), figures = violation.terms(names), violation.sides(estimates)
-    return f"{chosen} = {figures[0]:.3g} is no longer below {other} = {figures[1]:.3g}"
+    """A violated invariant as text: the condition and the current values of its sides."""
+    (chosen, other), values = violation.terms(names), violation.sides(estimates)
+    return f"{chosen} = {values[0]:.3g} is no longer below {other} = {values[1]:.3g}"
 
 
 # ---- the distance ------------------------------------------------------------------------------
 
 
-def average_difference(generated: Sequence[GeneratedPlan], estimates: Estimates) -> float:
-    """The average relative difference between the sides of all deciding conditions, bounded."""
-    found = [
-        condition.difference(estimates)
-        for each in generated
-        for block in each.blocks
-        for condition in block.conditions
-    ]
-    known = [difference for difference in found if isfinite(difference)]
-    return min(sum(known) / len(known), LARGEST_DISTANCE) if known else 0.0
-
-
 @dataclass
 class InvariantDistance:
-    """The distance in force. "auto" takes the average difference whenever a plan is made; "meta"
-    begins with it, then follows what the plans since have gained."""
+    """The distance d in force. "auto" takes the average difference whenever a plan is made; "meta"
+    begins with it, then adjusts it to the gain of each new plan."""
 
     kind: float | Literal["auto", "meta"]
     value: float = 0.0
     _begun: bool = False
 
-    def made(
+    def record_plan(
         self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float | None
     ) -> None:
-        """A plan was made. `gain`: the share of the old plan's cost that it saves, None for the
-        first one."""
+        """Takes note of a new plan. `gain`: the share of the old plan's cost that it saves, None
+        for the first plan."""
         if not isinstance(self.kind, str):
             self.value = self.kind
         elif self.kind == "auto" or not self._begun:
@@ -159,3 +150,15 @@ class InvariantDistance:
             self.value = min(max(2 * self.value, SMALLEST_DISTANCE), LARGEST_DISTANCE)
         elif gain is not None and gain > CLEAR_GAIN:
             self.value = max(self.value / 2, SMALLEST_DISTANCE)
+
+
+def average_difference(generated: Sequence[GeneratedPlan], estimates: Estimates) -> float:
+    """The average relative difference between the sides of all deciding conditions, bounded."""
+    differences = [
+        condition.difference(estimates)
+        for each in generated
+        for block in each.blocks
+        for condition in block.conditions
+    ]
+    finite = [difference for difference in differences if isfinite(difference)]
+    return min(sum(finite) / len(finite), LARGEST_DISTANCE) if finite else 0.0

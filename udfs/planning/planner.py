@@ -1,9 +1,9 @@
-"""The planners' door: a kind of plan and the branches, in; a plan, its text and reasons, out.
+"""Planning: a kind of plan and the branches of a program in, plans and their costs out.
 
-"lazy-chain" orders greedily from the best start, "zstream" joins by dynamic programming. Both
-know why each part of their plan is as it is, so both can be adapted. The other kinds leave nothing
-to generate: "eager" is the order of the pattern, "tree" decides as it goes, "hybrid" is chosen in
-`partition`.
+"lazy-chain" orders greedily from the best start, "zstream" joins by dynamic programming. Both give
+the deciding conditions of their plan, so both can be adapted. For the other kinds nothing is
+generated here: "eager" is the order of the pattern, "tree" orders each window while it matches,
+and "hybrid" is chosen in `apam`.
 """
 
 from __future__ import annotations
@@ -25,110 +25,15 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Estimates, Program, Shape
 
 
-# --------------------------------------------------------------------------------------------------
-# What a tree NFA is expected to cost: the work of one plan for all windows, less what every
-# window saves that has its own best plan, and for each partial match a look into every open scope
-# instead of one.
-# --------------------------------------------------------------------------------------------------
-
-
 # Seconds to find one partial match's candidates of one slot: two searches in a sorted index.
 CANDIDATE_SEARCH_SECONDS: Final = 60e-9
-# A few windows without any work do not say that there is none.
+# A few windows without any work do not show that no window has any.
 LEAST_SHARE: Final = 0.1
-
-
-def tree_cost(
-    models: Sequence[BranchModel],
-    chains: Sequence[Shape],
-    estimates: Estimates,
-    costs: OperationCosts,
-) -> PlanCost:
-    """`chains`: the best chain of each branch. How much a window's own plan saves is seen at
-    `estimates.places`; without any, nothing is."""
-    total = PlanCost(0.0, 0.0, 0.0)
-    for model, chain in zip(models, chains, strict=True):
-        cost = plan_cost(model, chain, estimates, costs)
-        looks = sum(
-            node.partials * max(model.size - len(node.slots) - 1, 0)
-            for node in plan_steps(model, chain, estimates)
-        )
-        share = _adaptive_share(model, chain, estimates, costs)
-        time = (cost.time + CANDIDATE_SEARCH_SECONDS * looks) * share
-        total = total + PlanCost(cost.pairs * share, cost.partials * share, time)
-    return total
-
-
-def _adaptive_share(
-    model: BranchModel, chain: Shape, estimates: Estimates, costs: OperationCosts
-) -> float:
-    fixed = own = 0.0
-    for rates in estimates.places:
-        here = replace(estimates, rates=rates)
-        fixed += plan_cost(model, chain, here, costs).time
-        own += plan_lazy_chain(model, here, costs).cost.time
-    return min(1.0, max(LEAST_SHARE, own / fixed)) if fixed > 0 else 1.0
-
-
-# --------------------------------------------------------------------------------------------------
-# Whether a stream keeps partial matches from one trigger to the next, and which.
-#
-# APAM's partitions say which slots to evaluate as their events arrive, and what an event then costs
-# on average (`partition.py`). A stream adds what they leave out: what is kept lies in a state that
-# every trigger reads, cuts down to what is still open, and writes. So keeping pays where joins that
-# the final events would repeat are dear and leave little, and where a window is many triggers long.
-# --------------------------------------------------------------------------------------------------
-
-
-# What one kept partial match takes in each trigger, whether anything comes of it or not.
+# The cost of one kept partial match in each trigger, whether it is extended or not.
 KEEPING_SECONDS: Final = 2e-7
 
 
-@dataclass(frozen=True)
-class StreamPlanOption:
-    """`seconds` a trigger; `held`: partial matches in the state. `plan.eager` is empty where
-    nothing is kept."""
-
-    plan: BranchPlan
-    seconds: float
-    held: float
-
-
-def stream_plan_options(
-    model: BranchModel, estimates: Estimates, costs: OperationCosts, share: float
-) -> list[StreamPlanOption]:
-    """Every partition of the matching order; the first keeps nothing. `share`: how much of a
-    window comes in a trigger."""
-    figures = model.given(estimates)
-    events = sum(
-        estimates.rates.get(variable, 0.0)
-        for slot in model.branch.slots
-        for variable in slot.variables
-    )
-    found = []
-    for partition in apam_partitions(model, estimates, costs):
-        if len(partition.eager) == 1:
-            continue  # rows lie in the state anyway
-        held = sum(figures.cardinality(bits) for bits in _prefixes(partition.eager))
-        seconds = share * events * partition.service + KEEPING_SECONDS * held
-        found.append(
-            StreamPlanOption(partition.plan, estimates.windows * seconds, estimates.windows * held)
-        )
-    return found
-
-
-def _prefixes(eager: Sequence[int]) -> list[int]:
-    """The sets of slots that are kept: every beginning of the group, of two slots or more.
-
-    >>> _prefixes((0, 2, 3))
-    [5, 13]
-    """
-    bits, found = 0, []
-    for place, slot in enumerate(eager):
-        bits |= 1 << slot
-        if place:
-            found.append(bits)
-    return found
+# ---- plans -------------------------------------------------------------------------------------
 
 
 PlanFunction = Callable[["BranchModel", "Estimates", "OperationCosts"], "GeneratedPlan"]
@@ -147,7 +52,7 @@ def branch_models(program: Program) -> list[BranchModel]:
 
 @dataclass(frozen=True)
 class PlanGenerator:
-    """Makes plans of one kind for one branch, and says what any shape would cost."""
+    """Makes plans of one kind for one branch, and computes the cost of any shape."""
 
     kind: PlanKind
     planner: PlanFunction
@@ -167,7 +72,7 @@ def plan_generators(
     costs: OperationCosts,
     planner: PlanFunction | None = None,
 ) -> list[PlanGenerator]:
-    """One for each branch. `planner`: another one than is usual for the kind."""
+    """One generator for each branch. `planner` replaces the planner of the kind."""
     chosen = PLANNERS[kind] if planner is None else planner
     return [PlanGenerator(kind, chosen, model, costs) for model in branches]
 
@@ -183,13 +88,105 @@ def assemble_plan(kind: PlanKind, generated: Sequence[GeneratedPlan]) -> Plan:
     return Plan(kind, tuple(BranchPlan(each.shape) for each in generated))
 
 
+# ---- the cost of tree NFAs and of streams ------------------------------------------------------
+
+
+def tree_cost(
+    models: Sequence[BranchModel],
+    chains: Sequence[Shape],
+    estimates: Estimates,
+    costs: OperationCosts,
+) -> PlanCost:
+    """The expected cost of a tree NFA, where every window has its own best order.
+
+    It is the cost of one chain for all windows (`chains`: the best chain of each branch), reduced
+    by what the windows save with their own orders, as measured at `estimates.places`; plus, for
+    each partial match, a search for candidates of every slot still open instead of one.
+    """
+    total = PlanCost(0.0, 0.0, 0.0)
+    for model, chain in zip(models, chains, strict=True):
+        cost = plan_cost(model, chain, estimates, costs)
+        searches = sum(
+            step.partials * max(model.size - len(step.slots) - 1, 0)
+            for step in plan_steps(model, chain, estimates)
+        )
+        share = _adaptive_share(model, chain, estimates, costs)
+        time = (cost.time + CANDIDATE_SEARCH_SECONDS * searches) * share
+        total = total + PlanCost(cost.pairs * share, cost.partials * share, time)
+    return total
+
+
+def _adaptive_share(
+    model: BranchModel, chain: Shape, estimates: Estimates, costs: OperationCosts
+) -> float:
+    fixed = own = 0.0
+    for rates in estimates.places:
+        here = replace(estimates, rates=rates)
+        fixed += plan_cost(model, chain, here, costs).time
+        own += plan_lazy_chain(model, here, costs).cost.time
+    return min(1.0, max(LEAST_SHARE, own / fixed)) if fixed > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class StreamPlanOption:
+    """`seconds` per trigger; `held`: partial matches in the state. `plan.eager` is empty if no
+    partial matches are kept."""
+
+    plan: BranchPlan
+    seconds: float
+    held: float
+
+
+def stream_plan_options(
+    model: BranchModel, estimates: Estimates, costs: OperationCosts, share: float
+) -> list[StreamPlanOption]:
+    """What each partition of the matching order costs a stream that keeps partial matches from one
+    trigger to the next; the first partition keeps none. `share`: of a window, in one trigger.
+
+    APAM's partitions say which slots to evaluate when their events arrive, and what an event then
+    costs on average. A stream adds the cost of the state: every trigger reads what is kept, reduces
+    it to what is still open, and writes it. So keeping pays where the joins that final events would
+    repeat are expensive and leave few partial matches, and where a window spans many triggers.
+    """
+    estimator = model.estimator(estimates)
+    events = sum(
+        estimates.rates.get(variable, 0.0)
+        for slot in model.branch.slots
+        for variable in slot.variables
+    )
+    options = []
+    for partition in apam_partitions(model, estimates, costs):
+        if len(partition.eager) == 1:
+            continue  # single rows are in the state anyway
+        held = sum(estimator.cardinality(bits) for bits in _prefixes(partition.eager))
+        seconds = share * events * partition.service + KEEPING_SECONDS * held
+        options.append(
+            StreamPlanOption(partition.plan, estimates.windows * seconds, estimates.windows * held)
+        )
+    return options
+
+
+def _prefixes(eager: Sequence[int]) -> list[int]:
+    """The sets of slots whose partial matches are kept: every prefix of two slots or more.
+
+    >>> _prefixes((0, 2, 3))
+    [5, 13]
+    """
+    bits, prefixes = 0, []
+    for place, slot in enumerate(eager):
+        bits |= 1 << slot
+        if place:
+            prefixes.append(bits)
+    return prefixes
+
+
 # ---- plans as text -----------------------------------------------------------------------------
 
 
 def format_plan(
     plan: Plan | BranchPlan | Shape, names: Sequence[str] | Sequence[Sequence[str]]
 ) -> str:
-    """A plan in a line. `names`: one for each slot; for a whole plan, such names a branch.
+    """A plan in one line. `names`: one for each slot; for a whole plan, such names per branch.
 
     >>> format_plan(((2, 1), 0), "abc"), format_plan(((1, 0), (2, 3)), "abcd")
     ('c→b→a', '((b a) (c d))')

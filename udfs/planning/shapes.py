@@ -1,6 +1,7 @@
-"""Shapes of plans: made from orders, taken apart, shown.
+"""Plan shapes: building them, taking them apart, printing them.
 
-A shape is a slot's number or (left, right); left is the spine, right the unit.
+A shape is the number of a slot or a pair (left, right), a join: the left side is the spine, the
+right side the unit that is joined to it. A left-deep shape is the order of a chain.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Shape
 
 
-def left_deep_shape(order: Sequence[int]) -> Shape:
-    """The left-deep shape that binds slots in this order.
+def left_deep_shape(units: Sequence[Shape]) -> Shape:
+    """The left-deep shape that joins the units in this order.
 
-    >>> left_deep_shape([2, 1, 0])
-    ((2, 1), 0)
+    >>> left_deep_shape([2, 1, 0]), left_deep_shape([2, (0, 1)])
+    (((2, 1), 0), (2, (0, 1)))
     """
-    shape: Shape = order[0]
-    for slot in order[1:]:
-        shape = (shape, slot)
+    shape, *others = units
+    for unit in others:
+        shape = (shape, unit)
     return shape
 
 
 def order_of(shape: Shape) -> tuple[int, ...] | None:
-    """The order of a left-deep shape, None for any other.
+    """The order of a left-deep shape of slots, None for any other shape.
 
     >>> order_of(((2, 1), 0)), order_of((2, (1, 0)))
     ((2, 1, 0), None)
@@ -40,7 +41,7 @@ def order_of(shape: Shape) -> tuple[int, ...] | None:
 
 
 def slots_of(shape: Shape) -> tuple[int, ...]:
-    """The slots in the order in which they stand in the shape.
+    """The slots of a shape from left to right.
 
     >>> slots_of(((2, (4, 3)), 0))
     (2, 4, 3, 0)
@@ -51,8 +52,8 @@ def slots_of(shape: Shape) -> tuple[int, ...]:
 
 
 def with_first(shape: Shape, slot: int, whole: Collection[frozenset[int]] = ()) -> Shape:
-    """The same order, but beginning with `slot`. Subtrees with the slots of one of `whole` stay
-    in one piece unless the slot is in them.
+    """The same order, except that it begins with `slot`. A subtree whose slots are one of the sets
+    in `whole` is not taken apart, unless it contains the slot.
 
     >>> with_first(((2, 1), 0), 1), with_first((2, (1, 0)), 0)
     (((1, 2), 0), ((0, 1), 2))
@@ -65,30 +66,23 @@ def with_first(shape: Shape, slot: int, whole: Collection[frozenset[int]] = ()) 
             break
         left, right = shape
         if slot in slots_of(right):
-            # What the slot stood with comes first.
+            # The slots that were joined with `slot` come next.
             shape = (with_first(right, slot, whole), left) if right != slot else (slot, left)
-            return _join_units(_spine(shape, whole), rest)
+            return left_deep_shape([*_chain_units(shape, whole), *rest])
         rest.insert(0, right)
         shape = left
-    return _join_units([shape], rest)
+    return left_deep_shape([shape, *rest])
 
 
-def _spine(shape: Shape, whole: Collection[frozenset[int]]) -> list[Shape]:
-    """What a chain binds one after the other, the second part taken apart too."""
+def _chain_units(shape: Shape, whole: Collection[frozenset[int]]) -> list[Shape]:
+    """The units that a chain binds one after the other, the second side taken apart too."""
     assert not isinstance(shape, int)
     first, second = shape
-    parts: list[Shape] = []
+    units: list[Shape] = []
     while not isinstance(second, int) and frozenset(slots_of(second)) not in whole:
         second, last = second
-        parts.insert(0, last)
-    return [first, second, *parts]
-
-
-def _join_units(first: Sequence[Shape], rest: Sequence[Shape]) -> Shape:
-    shape, *others = [*first, *rest]
-    for unit in others:
-        shape = (shape, unit)
-    return shape
+        units.insert(0, last)
+    return [first, second, *units]
 
 
 def tree_text(shape: Shape, names: Sequence[str]) -> str:

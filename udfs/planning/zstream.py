@@ -1,16 +1,8 @@
-"""Algorithm 3: the cheapest tree of joins over the slots in their order, by dynamic programming.
+"""Algorithm 3 (ZStream): the cheapest join tree over the slots in their order.
 
-Every run of neighbouring slots is planned once, from all ways to split it in two. A tree is given
-as it is run: a slot is the unit when the other side is a join; of two slots the one with fewer
-candidates is the spine; with a list, and of two joins, what is cheaper: as a rule the smaller join
-is the unit, which has to be kept.
-
-A block is a join of the plan, verified from the leaves to the root. Its deciding conditions
-compare its time with that of the best tree of each other split, as found when it was planned:
-both trees are fixed, and what they take is computed from current statistics. The paper keeps the
-costs of subtrees as constants instead; but a statistic may change without violating any earlier
-invariant, and then the constants are wrong on both sides. `every` compares
-with the best of all trees of each other split under current statistics.
+Dynamic programming plans every run of neighbouring slots once, from all ways to split it in two.
+The sides of a join are those that the engine runs: the left one is the spine, the right one the
+unit, which is kept in a buffer if it is a join itself.
 """
 
 from __future__ import annotations
@@ -30,8 +22,16 @@ if TYPE_CHECKING:
 
 
 def plan_zstream(model: BranchModel, estimates: Estimates, costs: OperationCosts) -> GeneratedPlan:
-    """The cheapest tree over runs of slots."""
-    times = model.given(estimates).times(costs)
+    """The cheapest tree, and its joins as building blocks, verified from the leaves to the root.
+
+    The deciding conditions of a join compare its time with that of the best tree of each other
+    split of the same run, as found when it was planned: both trees are fixed, and their times are
+    computed from current statistics. The paper keeps the costs of subtrees as constants instead;
+    but a statistic may change without violating any earlier invariant, and then the constants are
+    wrong on both sides. `PlanBlock.every` compares with the best of all trees of each other split
+    under current statistics.
+    """
+    times = model.estimator(estimates).times(costs)
     best = _best_run(times, 0, model.size)
     blocks = tuple(_run_blocks(model, costs, times, best))
     return GeneratedPlan(best.shape, blocks, plan_cost(model, best.shape, estimates, costs))
@@ -42,7 +42,7 @@ def plan_zstream(model: BranchModel, estimates: Estimates, costs: OperationCosts
 
 @dataclass(frozen=True)
 class _SlotRun:
-    """The best tree over the slots [start, stop). `split`: where its second part begins."""
+    """The best tree over the slots [start, stop). `split`: where its second side begins."""
 
     start: int
     stop: int
@@ -60,7 +60,7 @@ class _SlotRun:
 
 
 def _best_run(times: TimeEstimator, start: int, stop: int) -> _SlotRun:
-    known = times.found.get((start, stop))
+    known = times.best_runs.get((start, stop))
     if known is not None:
         return cast("_SlotRun", known)
     if stop - start == 1:
@@ -71,30 +71,32 @@ def _best_run(times: TimeEstimator, start: int, stop: int) -> _SlotRun:
             (_join_runs(times, start, split, stop) for split in range(start + 1, stop)),
             key=lambda run: run.time,
         )
-    times.found[start, stop] = best
+    times.best_runs[start, stop] = best
     return best
 
 
 def _join_runs(times: TimeEstimator, start: int, split: int, stop: int) -> _SlotRun:
-    """The best tree whose two parts meet at `split`."""
+    """The best tree over [start, stop) whose two sides meet at `split`."""
     spine, unit = _orient(times, _best_run(times, start, split), _best_run(times, split, stop))
     time = (spine.time + unit.time) + times.join(spine.slots, unit.slots)
     return _SlotRun(start, stop, (spine.shape, unit.shape), time, split)
 
 
 def _orient(times: TimeEstimator, first: _SlotRun, second: _SlotRun) -> tuple[_SlotRun, _SlotRun]:
-    """Which of two neighbours is the spine."""
+    """Which of two neighbouring runs is the spine. Of a join and a slot, the join is; of two slots,
+    the one with fewer candidates. With a list, or of two joins, the cheaper way round decides: as a
+    rule the smaller join is the unit, which has to be kept."""
     if first.is_slot != second.is_slot:
         in_order = second.is_slot
-    elif first.is_slot and times.figures.model.is_symmetric(first.slots, second.slots):
-        in_order = times.figures.start(first.start) <= times.figures.start(second.start)
+    elif first.is_slot and times.estimator.model.is_symmetric(first.slots, second.slots):
+        in_order = times.estimator.start(first.start) <= times.estimator.start(second.start)
     else:
-        ahead = times.join(first.slots, second.slots)
-        in_order = ahead <= times.join(second.slots, first.slots)
+        forward = times.join(first.slots, second.slots)
+        in_order = forward <= times.join(second.slots, first.slots)
     return (first, second) if in_order else (second, first)
 
 
-# ---- blocks ------------------------------------------------------------------------------------
+# ---- building blocks ---------------------------------------------------------------------------
 
 
 def _run_blocks(
@@ -131,7 +133,8 @@ def _run_blocks(
 def _side_comparison(
     model: BranchModel, costs: OperationCosts, run: _SlotRun, first: _SlotRun, second: _SlotRun
 ) -> Comparison | None:
-    """What decides which part is the unit, where that is open."""
+    """The deciding condition between spine and unit; None for a join and a slot, where the sides
+    are given."""
     if first.is_slot != second.is_slot:
         return None
     assert not isinstance(run.shape, int)
@@ -156,7 +159,7 @@ class CostComparison(Comparison):
     wins_ties: bool
 
     def sides(self, estimates: Estimates) -> tuple[float, float]:
-        times = self.model.given(estimates).times(self.costs)
+        times = self.model.estimator(estimates).times(self.costs)
         return times.shape(self.chosen)[0], times.shape(self.other)[0]
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
@@ -165,8 +168,8 @@ class CostComparison(Comparison):
 
 @dataclass(frozen=True, eq=False)
 class SplitComparison(Comparison):
-    """The tree `chosen` takes less time than every tree over the same run that is split at the
-    place in the middle of `others` (start, split, stop)."""
+    """The tree `chosen` takes less time than every tree over the same run with another split:
+    `others` is (start, split, stop)."""
 
     model: BranchModel
     costs: OperationCosts
@@ -175,7 +178,7 @@ class SplitComparison(Comparison):
     wins_ties: bool
 
     def sides(self, estimates: Estimates) -> tuple[float, float]:
-        times = self.model.given(estimates).times(self.costs)
+        times = self.model.estimator(estimates).times(self.costs)
         return times.shape(self.chosen)[0], _join_runs(times, *self.others).time
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
@@ -186,7 +189,7 @@ class SplitComparison(Comparison):
 
 @dataclass(frozen=True, eq=False)
 class RateComparison(Comparison):
-    """Of two slots that are joined, `spine` has fewer candidates than `unit`."""
+    """Of the two slots of a join, `spine` has fewer candidates than `unit`."""
 
     model: BranchModel
     spine: int
@@ -197,8 +200,8 @@ class RateComparison(Comparison):
         return self.spine < self.unit
 
     def sides(self, estimates: Estimates) -> tuple[float, float]:
-        figures = self.model.given(estimates)
-        return figures.start(self.spine), figures.start(self.unit)
+        estimator = self.model.estimator(estimates)
+        return estimator.start(self.spine), estimator.start(self.unit)
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
         return f"rate({names[self.spine]})", f"rate({names[self.unit]})"

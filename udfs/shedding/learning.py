@@ -73,7 +73,7 @@ def estimate_loads(
                 ]
             shape = chains[number]
         assert shape is not None
-        for slot, seconds in estimate_slot_loads(model.given(estimates), shape, costs).items():
+        for slot, seconds in estimate_slot_loads(model.estimator(estimates), shape, costs).items():
             for variable in model.branch.slots[slot].variables:
                 found[variable] = min(found.get(variable, 0.0) + seconds, _CAP)
     return found
@@ -290,7 +290,7 @@ def estimate_matches(program: Program, estimates: Estimates | None) -> float:
     """How many matches are expected."""
     if estimates is None:
         return 0.0
-    found = (model.given(estimates).cardinality(model.all) for model in branch_models(program))
+    found = (model.estimator(estimates).cardinality(model.all) for model in branch_models(program))
     return sum(found) * estimates.windows
 
 
