@@ -124,7 +124,7 @@ def _choose_walk(facts: MatcherFacts) -> MatcherChoice | None:
 def _choose_untied(facts: MatcherFacts) -> MatcherChoice | None:
     """Nothing that a join could look up."""
     assert isinstance(facts.gapped, GapPattern)
-    if facts.gapped.crossing:
+    if facts.gapped.join_conjuncts:
         return None
     reason = "each row is judged by itself and its neighbours, and what failed is remembered"
     return MatcherChoice("walk", "", "rows by themselves", reason)
@@ -144,7 +144,7 @@ def _choose_gaps(facts: MatcherFacts) -> MatcherChoice | None:
 
 def _bounds(facts: MatcherFacts, gapped: GapPattern) -> str:
     """What narrows the rows to be tried, in words."""
-    kinds = {_lookup_kind(each, facts.program.ansi) for each in gapped.crossing}
+    kinds = {_lookup_kind(each, facts.program.ansi) for each in gapped.join_conjuncts}
     kinds.add("WITHIN" if facts.program.within is not None else None)
     words = [word for word in ("equal values", "ranges", "WITHIN") if word in kinds]
     return f" by {' and '.join(words)}" if words else ""

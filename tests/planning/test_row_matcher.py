@@ -67,8 +67,8 @@ def test_rows_judged_by_themselves_are_walked() -> None:
 def test_a_pattern_without_gaps_is_walked_and_says_why() -> None:
     choice = choose(gap_program(concat(v(A), plus(v(B)), plus(v(C))), {}))
     assert (choice.matcher, choice.rung) == ("walk", "no gaps")
-    assert choice.reason.endswith("B and C, side by side, are both repeated")
-    assert choice.rejected[0].reason == "B and C, side by side, are both repeated"
+    assert choice.reason.endswith("the adjacent variables B and C are both repeated")
+    assert choice.rejected[0].reason == "the adjacent variables B and C are both repeated"
 
 
 def test_what_is_asked_for_is_done() -> None:

@@ -267,4 +267,4 @@ def test_what_can_wait_for_ever_is_known_from_the_program() -> None:
     assert unbounded_reason(program(concat(v(A), repeat(v(B), 0, 9)))) is None
     assert unbounded_reason(program(star(RowPatternNode("start")))) is None
     ends = program(concat(v(A), RowPatternNode("end")), within=Window("time", 1))
-    assert "$ stands for the end" in (unbounded_reason(ends) or "")
+    assert "$ matches the end" in (unbounded_reason(ends) or "")

@@ -100,18 +100,18 @@ def test_points_and_what_lies_between_them_are_told_apart() -> None:
 
 def test_a_condition_on_one_row_is_no_condition_of_a_join_wherever_it_stands() -> None:
     found = gapped(ABC, B=compare("<", current(), current(shift=-1)), C=is_(1))
-    assert found.crossing == ()
+    assert found.join_conjuncts == ()
     of_a = compare(">", last([A]), number(1))
     found = gapped(ABC, C=Call("and", (is_(1), of_a), BOOL))
-    assert found.crossing == ()
-    assert found.points[0].alone == compare(">", current(), number(1))
-    assert found.points[2].alone == is_(1)
+    assert found.join_conjuncts == ()
+    assert found.points[0].own_condition == compare(">", current(), number(1))
+    assert found.points[2].own_condition == is_(1)
 
 
 def test_what_names_a_point_is_that_points_row() -> None:
     def read(reading: RowRead) -> frozenset[int]:
-        (crossing,) = gapped(ABC, C=compare("<", current(), reading)).crossing
-        return crossing.points
+        (join_conjunct,) = gapped(ABC, C=compare("<", current(), reading)).join_conjuncts
+        return join_conjunct.points
 
     assert read(last([A])) == {0, 2}
     assert read(first([B], shift=-1)) == {1, 2}
@@ -123,28 +123,36 @@ def test_what_names_a_point_is_that_points_row() -> None:
 
 def test_a_point_that_is_not_bound_yet_reads_as_null() -> None:
     found = gapped(ABC, B=Call("is_null", (last([C]),), BOOL))
-    assert found.crossing == ()
-    assert found.points[1].alone == Call("is_null", (Constant(None, BIGINT),), BOOL)
+    assert found.join_conjuncts == ()
+    assert found.points[1].own_condition == Call("is_null", (Constant(None, BIGINT),), BOOL)
 
 
 LESS = compare("<", current(), last([A]))
 REASONS = [
     (concat(v(A), v(B)), {}, "no variable between two others is repeated"),
     (concat(v(A), plus(v(B))), {}, "no variable between two others is repeated"),
-    (concat(star(v(Z)), v(A), star(v(Z)), v(B)), {}, "begins with the repeated Z"),
-    (concat(v(A), star(v(Y)), star(v(Z)), v(B)), {}, "Y and Z, side by side, are both repeated"),
-    (concat(v(A), star(v(Z)), v(A)), {}, "A stands in several places"),
-    (concat(v(A), star(v(B)), v(B)), {}, "B stands both alone and repeated"),
+    (concat(star(v(Z)), v(A), star(v(Z)), v(B)), {}, "begins with the repeated variable Z"),
+    (
+        concat(v(A), star(v(Y)), star(v(Z)), v(B)),
+        {},
+        "the adjacent variables Y and Z are both repeated",
+    ),
+    (concat(v(A), star(v(Z)), v(A)), {}, "A appears more than once"),
+    (concat(v(A), star(v(B)), v(B)), {}, "B appears both repeated and not repeated"),
     (concat(v(A), star(concat(v(Y), v(Z))), v(B)), {}, "a group is repeated"),
     (concat(v(A), star(alternate(v(Y), v(Z))), v(B)), {}, "a group is repeated"),
     (concat(v(A), star(v(Z)), alternate(v(B), v(C))), {}, "the pattern has alternatives"),
     (permute(v(A), star(v(Z)), v(B)), {}, "the pattern has PERMUTE"),
     (concat(RowPatternNode("start"), ABC), {}, "the pattern has the anchor ^"),
     (concat(ABC, RowPatternNode("end")), {}, "the pattern has the anchor $"),
-    (ABC, {"Z": LESS}, "the condition of the repeated Z reads the match so far"),
-    (ABC, {"C": compare("<", current(), last([Z]))}, "C reads rows that a repeated variable"),
-    (ABC, {"C": compare("<", current(), last(None, offset=1))}, "C reads rows that a repeated"),
-    (ABC, {"C": compare("<", current(), first(None, offset=1))}, "C reads rows that a repeated"),
+    (ABC, {"Z": LESS}, "the condition of the repeated variable Z reads the match so far"),
+    (
+        ABC,
+        {"C": compare("<", current(), last([Z]))},
+        "C reads rows that may belong to a repeated variable",
+    ),
+    (ABC, {"C": compare("<", current(), last(None, offset=1))}, "C reads rows that may belong"),
+    (ABC, {"C": compare("<", current(), first(None, offset=1))}, "C reads rows that may belong"),
     (
         ABC,
         {"C": compare("<", current(), Aggregate("sum", X, BIGINT, frozenset([A])))},
@@ -153,12 +161,12 @@ REASONS = [
     (
         ABC,
         {"C": compare("=", Classifier(INT, "first"), Constant(0, INT))},
-        "the condition of C asks for the CLASSIFIER() of another row",
+        "the condition of C reads the CLASSIFIER() of another row",
     ),
     (
         ABC,
         {"C": compare("=", MatchNumber(BIGINT), number(1))},
-        "the condition of C asks for MATCH_NUMBER()",
+        "the condition of C reads MATCH_NUMBER()",
     ),
 ]
 
@@ -175,7 +183,9 @@ def test_more_points_than_a_mask_has_bits_are_not_recognized() -> None:
     parts = [v(0), star(v(count - 1)), *[v(place) for place in range(1, count - 1)]]
     names = tuple(RowVariable(f"v{place}") for place in range(count))
     case = program(concat(*parts), variables=names)
-    assert recognize_gaps(case) == f"the pattern has more than {MOST_POINTS} single rows"
+    assert recognize_gaps(case) == (
+        f"more than {MOST_POINTS} variables of the pattern take a single row"
+    )
 
 
 def test_a_pattern_that_is_not_recognized_is_not_run() -> None:

@@ -75,5 +75,5 @@ def test_a_limit_on_rows_bounds_a_search_but_no_end_of_a_partition() -> None:
     check_decidable("the repetition of b has no upper bound", Limits(rows=100))
     with pytest.raises(PatternError, match="wait forever"):
         check_decidable("the repetition of b has no upper bound", Limits())
-    with pytest.raises(PatternError, match=r"^\$ stands for"):
-        check_decidable("$ stands for the end of a partition", Limits(rows=100))
+    with pytest.raises(PatternError, match=r"^\$ matches the end"):
+        check_decidable("$ matches the end of a partition", Limits(rows=100))

@@ -1,1 +1,1 @@
-"""The matcher of row patterns: compiled programs, one numba kernel, measures."""
+"""The matcher of row patterns: kernel programs, one compiled kernel, measures."""

@@ -238,7 +238,7 @@ class RowAdvance:
         waits = np.bincount(came, minlength=len(table.begins)) == 0
         if self._program.within is not None:
             first = np.minimum(begin, table.size - 1)
-            waits &= (begin >= table.ends) | ~table.passed(self._horizon)[first]
+            waits &= (begin >= table.ends) | ~table.closed_windows(self._horizon)[first]
         return np.asarray(waits)
 
 

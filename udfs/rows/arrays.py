@@ -1,5 +1,6 @@
-"""A bucket's values in the form that the kernel takes: every array of one type, whatever the
-program, so that one compiled kernel serves all.
+"""The values of a bucket in the form that the kernel takes.
+
+Every array has one type, whatever the program, so that one compiled kernel serves all programs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from spark_cep.udfs.expressions import Constant
-from spark_cep.udfs.rows import records as o
+from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import END_BIT, OVERFLOW_BIT
 from spark_cep.udfs.rows.leaves import rows_ahead, rows_ahead_of_measures, split_conjuncts
 from spark_cep.udfs.rows.records import (
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
 
-# Marks of a bucket take so much memory at most: rows further ahead of a search than that fits
-# have none, which costs time and no more.
+# The memory for the marks of a bucket. Rows so far ahead of a search that their marks do not fit
+# have none, which only costs time.
 MOST_MARK_WORDS: Final = 1 << 24
 MERGED_PLACES: Final = 1 << 20
-# Equal paths are looked for once a partition took so many steps for each row gone through: most
-# patterns take 2 to 5, and looking costs more than a step.
+# Equal paths are merged once a partition has taken so many steps per row that was passed: most
+# patterns take 2 to 5, and comparing paths costs more than a step.
 MERGE_AFTER: Final = 16
-# What a partition may take where no limit is given: a minute of work, or several, as a step takes
+# The steps that a partition may take if no limit is set: a minute of work or more, as a step takes
 # 10 to 100 ns.
 DEFAULT_STEP_LIMIT: Final = 5_000_000_000
 _SKIPS: Final = ("past last row", "next row", "first", "last")
@@ -48,8 +49,11 @@ _LEAST_INT64: Final = -(1 << 63)
 _EMPTY_ENTRY: Final = (1 << 64) - 1
 
 
-def kernel_instructions(made: KernelProgram) -> KernelInstructions:
-    program, code = made.program, made.code
+# ---- instructions and memo ---------------------------------------------------------------------
+
+
+def kernel_instructions(kernel_program: KernelProgram) -> KernelInstructions:
+    program, code, memo = kernel_program.program, kernel_program.code, kernel_program.memo
     steps = program.limits.backtracking_steps
     settings = (
         code.entry,
@@ -57,54 +61,73 @@ def kernel_instructions(made: KernelProgram) -> KernelInstructions:
         int(program.rows == "all with unmatched"),
         rows_ahead_of_measures(program),
         DEFAULT_STEP_LIMIT if steps is None else steps,
-        made.memo.words,
+        memo.words,
         MERGE_AFTER,
     )
     return KernelInstructions(
-        code.op, code.first, code.second, code.label, made.first, made.memo.places,
+        code.op, code.first, code.second, code.label, kernel_program.first, memo.places,
         np.array(settings, np.int64),
     )  # fmt: skip
 
 
+def kernel_memo(kernel_program: KernelProgram, table: RowTable) -> KernelMemo:
+    """An empty memo for the rows of `table`."""
+    layout = kernel_program.memo
+    words, has_lists = layout.words, len(layout.bounds) > 1
+    rows = min(table.size + len(table.begins), MOST_MARK_WORDS // words) if words else 0
+    return KernelMemo(
+        np.zeros(rows * words, np.uint64),
+        layout.bounds,
+        layout.keys,
+        np.full(2 * MERGED_PLACES, _EMPTY_ENTRY, np.uint64)
+        if has_lists
+        else np.zeros(2, np.uint64),
+    )
+
+
+# ---- rows --------------------------------------------------------------------------------------
+
+
 def kernel_rows(
-    made: KernelProgram, table: RowTable, tally: ErrorTally, ends: PartitionEnds
+    kernel_program: KernelProgram, table: RowTable, tally: ErrorTally, ends: PartitionEnds
 ) -> KernelRows:
-    many = len(made.conditions) > OVERFLOW_BIT
-    may = np.full(table.size, END_BIT >> 1 if many else 0, np.uint64)
-    more = np.ones((max(len(made.conditions) - OVERFLOW_BIT, 0), table.size), np.bool_)
-    reach = np.zeros(len(made.conditions), np.int64)
+    conditions = kernel_program.conditions
+    overflows = len(conditions) > OVERFLOW_BIT
+    may = np.full(table.size, END_BIT >> 1 if overflows else 0, np.uint64)
+    more = np.ones((max(len(conditions) - OVERFLOW_BIT, 0), table.size), np.bool_)
+    reach = np.zeros(len(conditions), np.int64)
     always = 0
-    for variable, tested in enumerate(made.conditions):
+    for variable, condition in enumerate(conditions):
         bit = 1 << variable
-        if tested.physical is None:
+        if condition.physical is None:
             always |= bit if variable < OVERFLOW_BIT else 0
             continue
-        holds = condition_mask(tested.physical, table, tally)
-        reach[variable] = rows_ahead(tested.physical)
+        holds = condition_mask(condition.physical, table, tally)
+        reach[variable] = rows_ahead(condition.physical)
         if ends.any_open and reach[variable]:
-            holds = _may_hold(tested.physical, holds, table, ends)
+            holds = _may_hold(condition.physical, holds, table, ends)
         if variable < OVERFLOW_BIT:
             may |= np.where(holds, np.uint64(bit), np.uint64(0))
         else:
             more[variable - OVERFLOW_BIT] = holds
     if always:
         may |= np.uint64(always)
-    skip_to = np.zeros(len(made.conditions), np.bool_)
-    skip_to[list(made.program.skip.variables)] = True
+    skip_to = np.zeros(len(conditions), np.bool_)
+    skip_to[list(kernel_program.program.skip.variables)] = True
     return KernelRows(
         table.begins, table.ends, ends.parts, reach, may, more, _limits(table, ends), skip_to,
     )  # fmt: skip
 
 
 def _may_hold(condition: Expression, holds: Array, table: RowTable, ends: PartitionEnds) -> Array:
-    """A row whose condition looks behind an open end may meet it, unless a part that does not
-    rejects it."""
+    """Where the condition reads rows beyond an open end, it may hold, unless a conjunct that reads
+    no such row is not TRUE."""
     may = np.ones(table.size, np.bool_)
-    for part in split_conjuncts(condition):
-        # What fails here has been counted for the whole.
-        found = condition_mask(part, table, ErrorTally(ansi=table.program.ansi))
-        may &= found | ends.behind(table, rows_ahead(part))
-    return np.where(ends.behind(table, rows_ahead(condition)), may, holds)
+    for conjunct in split_conjuncts(condition):
+        # Errors were counted when the whole condition was evaluated.
+        found = condition_mask(conjunct, table, ErrorTally(ansi=table.program.ansi))
+        may &= found | ends.beyond_end(table, rows_ahead(conjunct))
+    return np.where(ends.beyond_end(table, rows_ahead(condition)), may, holds)
 
 
 def _limits(table: RowTable, ends: PartitionEnds) -> Array:
@@ -113,18 +136,22 @@ def _limits(table: RowTable, ends: PartitionEnds) -> Array:
         return np.zeros(0, np.int64)
     limits = limits.astype(np.int64)
     if ends.any_open:
-        limits += (limits == table.end_of) & ends.open_rows(table) & ~table.passed(ends.horizon)
+        may_grow = ends.open_rows(table) & ~table.closed_windows(ends.horizon)
+        limits += (limits == table.end_of) & may_grow
     return limits
 
 
+# ---- conditions --------------------------------------------------------------------------------
+
+
 def kernel_conditions(
-    made: KernelProgram, table: RowTable, ends: PartitionEnds
+    kernel_program: KernelProgram, table: RowTable, ends: PartitionEnds
 ) -> KernelConditions:
-    bytecode, state = made.bytecode, made.state
-    ints, int_flags = _planes(state.ints, table, np.dtype(np.int64), ends)
-    floats, float_flags = _planes(state.floats, table, np.dtype(np.float64), ends)
+    bytecode, state = kernel_program.bytecode, kernel_program.state
+    ints, int_flags = _value_planes(state.ints, table, np.dtype(np.int64), ends)
+    floats, float_flags = _value_planes(state.floats, table, np.dtype(np.float64), ends)
     return KernelConditions(
-        np.array([tested.start for tested in made.conditions], np.int64),
+        np.array([condition.start for condition in kernel_program.conditions], np.int64),
         np.array(bytecode.code, np.int64).reshape(-1, 3),
         np.array([_constant(each, table) for each in bytecode.ints], np.int64),
         np.array(bytecode.floats, np.float64),
@@ -136,9 +163,52 @@ def kernel_conditions(
     )  # fmt: skip
 
 
-def kernel_path(made: KernelProgram, table: RowTable) -> KernelPath:
-    state = made.state
-    variables = range(len(made.conditions))
+def _constant(value: int | Constant, table: RowTable) -> int:
+    if isinstance(value, Constant):
+        return int(table.columns.constant(value).values)
+    return value
+
+
+def _value_planes(
+    columns: list[ValueColumn], table: RowTable, dtype: np.dtype[Any], ends: PartitionEnds
+) -> tuple[Array, Array]:
+    """The values of the columns and their flags, a line for each column."""
+    values = np.zeros((len(columns), table.size), dtype)
+    flags = np.zeros((len(columns), table.size), np.uint8)
+    for place, column in enumerate(columns):
+        failed = None
+        if column.expression is not None:
+            tally = ErrorTally(ansi=table.program.ansi)
+            vector, failed = expression_values(column.expression, table, tally)
+        else:
+            assert column.column is not None
+            vector = table.columns.every(column.column, column.type)
+        if vector.valid is not None:
+            flags[place][~vector.valid] = r.NULL
+        if vector.values.dtype == object:
+            values[place] = _fit_int64(vector.values, flags[place])
+        else:
+            values[place] = vector.values
+        if failed is not None:
+            flags[place][failed] = r.FAILED
+        if column.expression is not None and ends.any_open:
+            flags[place][ends.beyond_end(table, rows_ahead(column.expression))] = r.UNKNOWN
+    return values, flags
+
+
+def _fit_int64(values: Array, flags: Array) -> Array:
+    """Wide decimals as 64-bit integers; those that do not fit are flagged."""
+    fits = np.asarray((values >= _LEAST_INT64) & (values < -_LEAST_INT64), np.bool_)
+    flags[~fits & (flags == r.VALID)] = r.UNFIT
+    return np.where(fits, values, 0).astype(np.int64)
+
+
+# ---- the path ----------------------------------------------------------------------------------
+
+
+def kernel_path(kernel_program: KernelProgram, table: RowTable) -> KernelPath:
+    state = kernel_program.state
+    variables = range(len(kernel_program.conditions))
     member = np.array([[v in each for each in state.sets] for v in variables], np.bool_)
     longest = int((table.ends - table.begins).max(initial=0)) + 1
     folds = [(f.kind, f.which, f.column, f.values, f.distinct) for f in state.folds]
@@ -156,59 +226,6 @@ def kernel_path(made: KernelProgram, table: RowTable) -> KernelPath:
         np.array(codes, np.int64).reshape(len(codes), table.size if codes else 0),
         np.zeros((len(codes), most), np.int32),
     )
-
-
-def kernel_memo(made: KernelProgram, table: RowTable) -> KernelMemo:
-    layout = made.memo
-    words, has_lists = layout.words, len(layout.bounds) > 1
-    rows = min(table.size + len(table.begins), MOST_MARK_WORDS // words) if words else 0
-    return KernelMemo(
-        np.zeros(rows * words, np.uint64),
-        layout.bounds,
-        layout.keys,
-        np.full(2 * MERGED_PLACES, _EMPTY_ENTRY, np.uint64)
-        if has_lists
-        else np.zeros(2, np.uint64),
-    )
-
-
-def _constant(value: int | Constant, table: RowTable) -> int:
-    if isinstance(value, Constant):
-        return int(table.columns.constant(value).values)
-    return value
-
-
-def _planes(
-    sources: list[ValueColumn], table: RowTable, dtype: np.dtype[Any], ends: PartitionEnds
-) -> tuple[Array, Array]:
-    values = np.zeros((len(sources), table.size), dtype)
-    flags = np.zeros((len(sources), table.size), np.uint8)
-    for place, source in enumerate(sources):
-        failed = None
-        if source.expression is not None:
-            tally = ErrorTally(ansi=table.program.ansi)
-            vector, failed = expression_values(source.expression, table, tally)
-        else:
-            assert source.column is not None
-            vector = table.columns.every(source.column, source.type)
-        if vector.valid is not None:
-            flags[place][~vector.valid] = o.NULL
-        if vector.values.dtype == object:
-            values[place] = _fit_int64(vector.values, flags[place])
-        else:
-            values[place] = vector.values
-        if failed is not None:
-            flags[place][failed] = o.FAILED
-        if source.expression is not None and ends.any_open:
-            flags[place][ends.behind(table, rows_ahead(source.expression))] = o.UNKNOWN
-    return values, flags
-
-
-def _fit_int64(values: Array, flags: Array) -> Array:
-    """Wide decimals, as far as 64 bits hold them."""
-    fits = np.asarray((values >= _LEAST_INT64) & (values < -_LEAST_INT64), np.bool_)
-    flags[~fits & (flags == o.VALID)] = o.UNFIT
-    return np.where(fits, values, 0).astype(np.int64)
 
 
 def _distinct_codes(table: RowTable, column: int) -> Array:

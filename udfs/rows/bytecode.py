@@ -1,10 +1,9 @@
-"""Conditions that read the path, as bytecode for the kernel.
+"""Compiles conditions that read the path to bytecode for the kernel.
 
-Always holds: what the bytecode computes is what `values/evaluate.py` would, or the kernel says
-that it cannot tell (a decimal of more than 64 bits) and Python does. An operation that is not
-here raises `Unknown`, and the whole condition is Python's.
-
-Everything below a path read that depends on the row under test alone is computed beforehand, for
+The bytecode computes what `values/evaluate.py` would, or the kernel reports that it cannot (a
+decimal of more than 64 bits) and Python evaluates the condition. A condition with an operation that
+has no instruction raises `UnsupportedExpression`, and all of it is evaluated in Python. A
+subexpression that depends only on the row under test and its neighbours is computed beforehand, for
 all rows at once, and read as a column.
 """
 
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_cep.udfs.expressions import BOOL, DOUBLE, Call, Constant, Type
 from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
-from spark_cep.udfs.rows import records as o
+from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import ANYTHING, PathNeed, PathReads
 from spark_cep.udfs.rows.leaves import is_physical, split_conjuncts
 from spark_cep.udfs.values.vectors import WORD_KINDS
@@ -27,26 +26,29 @@ if TYPE_CHECKING:
     from spark_cep.udfs.row_program import RowProgram, VariableSet
 
 
-# --------------------------------------------------------------------------------------------------
-# What the conditions of a program ask of the path and of the rows, each thing once.
-#
-# Symbolic: it is known from the program alone, so the driver can compile a program to see whether
-# it can be run; `arrays.py` puts a bucket's values behind it.
-# --------------------------------------------------------------------------------------------------
-
-
-_ANCHORS = {"current": o.CURRENT, "first": o.FIRST, "last": o.LAST}
+_ANCHORS = {"current": r.CURRENT, "first": r.FIRST, "last": r.LAST}
 KernelColumn = tuple[int, bool]
-# A read so many steps back is as many values to compare two paths by: further back, comparing
-# costs more than walking, and what is needed where grows with the square.
+# A read n steps back means that two paths are compared by n values. Beyond this, comparing costs
+# more than walking, and the needs of all instructions together grow with the square.
 FARTHEST_STEP: Final = 32
+_INT64_DIGITS = 18
+_DAY_US = 86_400_000_000
+_EXACT_POWER = 22
+_TIMES = ("timestamp", "timestamp_ntz", "interval", "months", "date")
 _T = TypeVar("_T")
+
+
+class UnsupportedExpression(Exception):
+    """The kernel has no instruction for this expression."""
+
+
+# ---- what conditions read ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ValueColumn:
-    """Values by row: of a shipped column, or of an expression over the row and its neighbours.
-    `as_float`: integers are wanted as floats."""
+    """A value for each row: of a shipped column, or of an expression over the row and its
+    neighbours. `as_float`: integers are converted to floats."""
 
     column: int | None
     type: Type
@@ -60,9 +62,12 @@ class ValueColumn:
 
 @dataclass(frozen=True)
 class PathFold:
-    """`values`: its place among the folds kept as integers or as floats. `once`: the shipped
-    column whose equal values count once; `distinct`: this fold's place among those that have one,
-    for each counts for itself what it has seen."""
+    """An aggregate over the rows of a set, kept along the path.
+
+    `values`: its index among the folds kept as integers, or as floats. `once`: the shipped column
+    whose equal values count once. `distinct`: the index among the folds that have such a column,
+    because each of them counts for itself what it has seen.
+    """
 
     kind: int
     which: int
@@ -73,11 +78,17 @@ class PathFold:
 
     @property
     def is_float(self) -> bool:
-        return self.kind in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT)
+        return self.kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
 
 
 @dataclass
 class ConditionReads:
+    """What the conditions of a program read of the path and of the rows, each thing once.
+
+    It follows from the program alone, so the driver can compile a program to check whether it can
+    run; `arrays.py` supplies the values of a bucket.
+    """
+
     program: RowProgram
     sets: list[frozenset[int]] = field(default_factory=list)
     ints: list[ValueColumn] = field(default_factory=list)
@@ -85,34 +96,35 @@ class ConditionReads:
     reads: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     folds: list[PathFold] = field(default_factory=list)
     distinct: list[int] = field(default_factory=list)
-    looks: PathReads = field(default_factory=lambda: defaultdict(set))
+    path_reads: PathReads = field(default_factory=lambda: defaultdict(set))
 
     @property
     def ansi(self) -> bool:
         return self.program.ansi
 
     def which(self, variables: VariableSet) -> int:
-        """A set's number; -1 for all rows of the path, which need no list."""
+        """The number of a set; -1 for all rows of the path, which need no list."""
         if variables is None or len(variables) == len(self.program.variables):
             return -1
         return _index_of(self.sets, variables)
 
     def column(self, column: int, type_: Type, *, as_float: bool = False) -> KernelColumn:
-        return self._source(ValueColumn(column, type_, as_float=as_float))
+        return self._add_column(ValueColumn(column, type_, as_float=as_float))
 
     def computed(self, expression: Expression) -> KernelColumn:
-        return self._source(ValueColumn(None, expression.type, expression))
+        return self._add_column(ValueColumn(None, expression.type, expression))
 
     def read(self, node: RowRead | Classifier, column: KernelColumn | None) -> int:
         which = self.which(node.variables)
         place, is_float = column or (-1, False)
         if column is not None and node.anchor != "current":
-            self.looks[node.anchor, which].add((place, is_float, node.shift))
+            self.path_reads[node.anchor, which].add((place, is_float, node.shift))
         read = (_ANCHORS[node.anchor], which, node.offset, node.shift, place)
         return _index_of(self.reads, read)
 
     def constant(self, node: Constant) -> int | float | Constant:
-        """Words have no number before the bucket's are known."""
+        """The value as the kernel holds it. Strings stay constants: their codes are only known with
+        the strings of a bucket."""
         if node.type.kind in WORD_KINDS:
             return node
         return float(node.value) if node.type.kind == "float" else int(node.value)
@@ -120,7 +132,7 @@ class ConditionReads:
     def fold(self, node: Aggregate) -> int:
         everything = frozenset(range(len(self.program.variables)))
         which = _index_of(self.sets, everything if node.variables is None else node.variables)
-        kind, column = self._folded(node)
+        kind, column = self._fold_kind(node)
         counts_once = node.distinct and node.name not in ("min", "max")
         once = node.column if counts_once and node.column is not None else -1
         new = PathFold(kind, which, column[0], 0, once)
@@ -136,7 +148,7 @@ class ConditionReads:
         return len(self.folds) - 1
 
     def needs(self, leaf: Expression) -> PathNeed:
-        """What a leaf of a compiled condition needs of the path."""
+        """What a leaf of a compiled condition needs to know of the path."""
         if isinstance(leaf, RowRead | Classifier):
             label = " label" if isinstance(leaf, Classifier) else ""
             if (label and leaf.shift) or (not label and leaf.column is None):  # type: ignore[union-attr]
@@ -149,50 +161,46 @@ class ConditionReads:
             return ANYTHING if self.folds[fold].distinct >= 0 else PathNeed("fold", fold)
         return PathNeed("number")
 
-    def _folded(self, node: Aggregate) -> tuple[int, KernelColumn]:
+    def _fold_kind(self, node: Aggregate) -> tuple[int, KernelColumn]:
         if node.column is None:
-            return o.COUNTED, (-1, False)
+            return r.COUNTED, (-1, False)
         if node.name == "count":
-            return o.COUNTED, self.column(node.column, Type("other"))
+            return r.COUNTED, self.column(node.column, Type("other"))
         if node.name in ("sum", "avg"):
             if node.type.kind == "float":
-                return o.SUM_FLOAT, self.column(node.column, DOUBLE, as_float=True)
-            return o.SUM_INT, self.column(node.column, Type("int"))
+                return r.SUM_FLOAT, self.column(node.column, DOUBLE, as_float=True)
+            return r.SUM_INT, self.column(node.column, Type("int"))
         is_float = node.type.kind == "float"
-        kinds = (o.LEAST_INT, o.LEAST_FLOAT) if node.name == "min" else (o.MOST_INT, o.MOST_FLOAT)
+        kinds = (r.LEAST_INT, r.LEAST_FLOAT) if node.name == "min" else (r.MOST_INT, r.MOST_FLOAT)
         return kinds[is_float], self.column(node.column, node.type)
 
-    def _source(self, source: ValueColumn) -> KernelColumn:
-        where = self.floats if source.is_float else self.ints
-        return _index_of(where, source), source.is_float
+    def _add_column(self, column: ValueColumn) -> KernelColumn:
+        columns = self.floats if column.is_float else self.ints
+        return _index_of(columns, column), column.is_float
 
 
-def _index_of(where: list[_T], value: _T) -> int:
-    if value not in where:
-        where.append(value)
-    return where.index(value)
+def _index_of(known: list[_T], value: _T) -> int:
+    """The index of the value in the list, to which it is added if it is new."""
+    if value not in known:
+        known.append(value)
+    return known.index(value)
 
 
-_INT64_DIGITS = 18
-_DAY_US = 86_400_000_000
-_EXACT_POWER = 22
-_TIMES = ("timestamp", "timestamp_ntz", "interval", "months", "date")
-
-
-class UnsupportedExpression(Exception):
-    """The kernel has no instruction for this."""
+# ---- bytecode ----------------------------------------------------------------------------------
 
 
 @dataclass
 class Bytecode:
+    """The bytecode of all conditions of a program. `stack`: the entries that it needs at most."""
+
     code: list[tuple[int, int, int]] = field(default_factory=list)
     ints: list[int | Constant] = field(default_factory=list)
     floats: list[float] = field(default_factory=list)
     stack: int = 1
 
-    def compiled(self, condition: Expression, state: ConditionReads) -> int:
-        """Where the condition's code begins. Leaves nothing behind if it is
-        `UnsupportedExpression`."""
+    def compile_condition(self, condition: Expression, state: ConditionReads) -> int:
+        """Appends the code of a condition and returns where it begins. Leaves no code behind if it
+        raises `UnsupportedExpression`."""
         start = len(self.code)
         writer = _BytecodeWriter(self, state)
         try:
@@ -205,7 +213,7 @@ class Bytecode:
 
 
 class _BytecodeWriter:
-    """Writes one condition. `value` leaves the code for a value and says how it is held."""
+    """Writes the code of one condition."""
 
     def __init__(self, into: Bytecode, state: ConditionReads) -> None:
         self._into = into
@@ -222,30 +230,30 @@ class _BytecodeWriter:
         return len(self._into.code) - 1
 
     def _land(self, jump: int) -> None:
-        """The jump written there goes to what is written next."""
+        """Sets the target of a jump to the next instruction."""
         op, _, b = self._into.code[jump]
         self._into.code[jump] = (op, len(self._into.code), b)
 
     # ---- expressions ---------------------------------------------------------------------------
 
     def condition(self, node: Expression) -> None:
-        """The first conjunct that is not TRUE rejects: what stands behind one that is NULL is not
-        looked at."""
+        """The first conjunct that is not TRUE rejects the row: after a NULL, the conjuncts that
+        follow are not evaluated."""
         *firsts, last = split_conjuncts(node)
         rejects = []
         for each in firsts:
             self.value(each)
-            rejects.append(self._write(o.OP_JUMP_UNLESS, grows=-1))
+            rejects.append(self._write(r.OP_JUMP_UNLESS, grows=-1))
         self.value(last)
-        self._write(o.OP_END, grows=-1)
+        self._write(r.OP_END, grows=-1)
         if rejects:
             for jump in rejects:
                 self._land(jump)
-            self._write(o.OP_NULL, grows=1)
-            self._write(o.OP_END, grows=-1)
+            self._write(r.OP_NULL, grows=1)
+            self._write(r.OP_END, grows=-1)
 
     def value(self, node: Expression) -> bool:  # noqa: PLR0911
-        """Whether the value is held as a float."""
+        """Writes the code for a value; returns whether the value is held as a float."""
         if isinstance(node, Constant):
             return self._constant(node)
         if is_physical(node) and not isinstance(node, RowRead):
@@ -255,10 +263,10 @@ class _BytecodeWriter:
         if isinstance(node, Aggregate):
             return self._aggregate(node)
         if isinstance(node, Classifier):
-            self._write(o.OP_LABEL, self._state.read(node, None), grows=1)
+            self._write(r.OP_LABEL, self._state.read(node, None), grows=1)
             return False
         if isinstance(node, MatchNumber):
-            self._write(o.OP_MATCH_NUMBER, grows=1)
+            self._write(r.OP_MATCH_NUMBER, grows=1)
             return False
         if isinstance(node, Call) and node.name in _CALLS:
             return _CALLS[node.name](self, node)
@@ -266,32 +274,32 @@ class _BytecodeWriter:
 
     def _constant(self, node: Constant) -> bool:
         if node.value is None:
-            self._write(o.OP_NULL, grows=1)
+            self._write(r.OP_NULL, grows=1)
             return node.type.kind == "float"
         value = self._state.constant(node)
         if isinstance(value, float):
             self._into.floats.append(value)
-            self._write(o.OP_FLOAT, len(self._into.floats) - 1, grows=1)
+            self._write(r.OP_FLOAT, len(self._into.floats) - 1, grows=1)
             return True
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise UnsupportedExpression
         self._into.ints.append(value)
-        self._write(o.OP_INT, len(self._into.ints) - 1, grows=1)
+        self._write(r.OP_INT, len(self._into.ints) - 1, grows=1)
         return False
 
     def _column(self, column: tuple[int, bool]) -> bool:
         is_float = column[1]
         read = self._state.read(RowRead("current", 0, BOOL), column)
-        self._write(o.OP_READ_FLOAT if is_float else o.OP_READ_INT, read, grows=1)
+        self._write(r.OP_READ_FLOAT if is_float else r.OP_READ_INT, read, grows=1)
         return is_float
 
     def _read(self, node: RowRead) -> bool:
         if node.column is None:
-            self._write(o.OP_EXISTS, self._state.read(node, None), grows=1)
+            self._write(r.OP_EXISTS, self._state.read(node, None), grows=1)
             return False
         place, is_float = self._state.column(node.column, node.type)
         read = self._state.read(node, (place, is_float))
-        self._write(o.OP_READ_FLOAT if is_float else o.OP_READ_INT, read, grows=1)
+        self._write(r.OP_READ_FLOAT if is_float else r.OP_READ_INT, read, grows=1)
         return is_float
 
     def _aggregate(self, node: Aggregate) -> bool:
@@ -299,29 +307,29 @@ class _BytecodeWriter:
             raise UnsupportedExpression
         fold = self._state.fold(node)
         kind = self._state.folds[fold].kind
-        is_float = kind in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT)
+        is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
         if node.name == "count":
-            self._write(o.OP_COUNT, fold, grows=1)
+            self._write(r.OP_COUNT, fold, grows=1)
         elif node.name != "avg":
-            self._write(o.OP_FOLD_FLOAT if is_float else o.OP_FOLD_INT, fold, grows=1)
+            self._write(r.OP_FOLD_FLOAT if is_float else r.OP_FOLD_INT, fold, grows=1)
             if node.type.kind == "decimal":
                 self._digits(node.type)
         elif is_float:
-            self._write(o.OP_MEAN_FLOAT, fold, grows=1)
+            self._write(r.OP_MEAN_FLOAT, fold, grows=1)
         else:
-            self._write(o.OP_MEAN_INT, fold, 10**4 if node.type.kind == "decimal" else 1, grows=1)
+            self._write(r.OP_MEAN_INT, fold, 10**4 if node.type.kind == "decimal" else 1, grows=1)
             if node.type.kind == "decimal":
                 self._digits(node.type)
         return is_float
 
     def _digits(self, type_: Type) -> None:
         if type_.precision <= _INT64_DIGITS:
-            self._write(o.OP_DIGITS, 10**type_.precision, int(self._state.ansi))
+            self._write(r.OP_DIGITS, 10**type_.precision, int(self._state.ansi))
 
     # ---- logic ---------------------------------------------------------------------------------
 
     def connective(self, node: Call) -> bool:
-        skip, combine = (o.OP_AND_SKIP, o.OP_AND) if node.name == "and" else (o.OP_OR_SKIP, o.OP_OR)
+        skip, combine = (r.OP_AND_SKIP, r.OP_AND) if node.name == "and" else (r.OP_OR_SKIP, r.OP_OR)
         self.value(node.arguments[0])
         for argument in node.arguments[1:]:
             jump = self._write(skip)
@@ -332,28 +340,28 @@ class _BytecodeWriter:
 
     def not_(self, node: Call) -> bool:
         self.value(node.arguments[0])
-        self._write(o.OP_NOT)
+        self._write(r.OP_NOT)
         return False
 
     def null_test(self, node: Call) -> bool:
         self.value(node.arguments[0])
-        self._write(o.OP_IS_NULL)
+        self._write(r.OP_IS_NULL)
         if node.name == "is_not_null":
-            self._write(o.OP_NOT)
+            self._write(r.OP_NOT)
         return False
 
     def is_nan(self, node: Call) -> bool:
         if not self.value(node.arguments[0]):
             raise UnsupportedExpression
-        self._write(o.OP_IS_NAN)
+        self._write(r.OP_IS_NAN)
         return False
 
     def if_(self, node: Call) -> bool:
         condition, then, otherwise = node.arguments
         self.value(condition)
-        unless = self._write(o.OP_JUMP_UNLESS, grows=-1)
+        unless = self._write(r.OP_JUMP_UNLESS, grows=-1)
         self._as(then, node.type)
-        done = self._write(o.OP_JUMP, grows=-1)
+        done = self._write(r.OP_JUMP, grows=-1)
         self._land(unless)
         is_float = self._as(otherwise, node.type)
         self._land(done)
@@ -363,7 +371,7 @@ class _BytecodeWriter:
         jumps = []
         for argument in node.arguments[:-1]:
             self._as(argument, node.type)
-            jumps.append(self._write(o.OP_JUMP_IF_VALUE, grows=-1))
+            jumps.append(self._write(r.OP_JUMP_IF_VALUE, grows=-1))
         is_float = self._as(node.arguments[-1], node.type)
         for jump in jumps:
             self._land(jump)
@@ -381,19 +389,19 @@ class _BytecodeWriter:
 
     def extreme(self, node: Call) -> bool:
         is_float = self._as(node.arguments[0], node.type)
-        op = o.OP_EXTREME_FLOAT if is_float else o.OP_EXTREME_INT
+        op = r.OP_EXTREME_FLOAT if is_float else r.OP_EXTREME_INT
         for argument in node.arguments[1:]:
             self._as(argument, node.type)
             self._write(op, int(node.name == "greatest"), grows=-1)
         return is_float
 
     def _as(self, node: Expression, type_: Type) -> bool:
-        """A value in the form of a type: a NULL of no type is one of any."""
+        """A value held as its type requires; an untyped NULL is a NULL of any type."""
         is_float = self.value(node)
         if is_float != (type_.kind == "float") and node.type.kind != "null":
             if is_float or node.type.kind != "int":
                 raise UnsupportedExpression
-            self._write(o.OP_INT_TO_FLOAT)
+            self._write(r.OP_INT_TO_FLOAT)
         return type_.kind == "float"
 
     # ---- comparison ----------------------------------------------------------------------------
@@ -407,38 +415,38 @@ class _BytecodeWriter:
         self.value(right)
         is_float = bool(types) and types[0].kind == "float"
         if node.name == "<=>":
-            self._write(o.OP_SAME_FLOAT if is_float else o.OP_SAME_INT, grows=-1)
+            self._write(r.OP_SAME_FLOAT if is_float else r.OP_SAME_INT, grows=-1)
         else:
-            op = o.OP_COMPARE_FLOAT if is_float else o.OP_COMPARE_INT
-            self._write(op, o.RELATIONS.index(node.name), grows=-1)
+            op = r.OP_COMPARE_FLOAT if is_float else r.OP_COMPARE_INT
+            self._write(op, r.RELATIONS.index(node.name), grows=-1)
         return False
 
     # ---- arithmetic ----------------------------------------------------------------------------
 
     def arithmetic(self, node: Call) -> bool:
-        kind, operator = node.type.kind, o.OPERATORS.index(node.name)
+        kind, operator = node.type.kind, r.OPERATORS.index(node.name)
         kinds = [argument.type.kind for argument in node.arguments]
         if kind == "float":
             for argument in node.arguments:
                 self._as(argument, node.type)
-            self._write(o.OP_ARITHMETIC_FLOAT, operator, int(self._state.ansi), grows=-1)
+            self._write(r.OP_ARITHMETIC_FLOAT, operator, int(self._state.ansi), grows=-1)
             if node.type.bits < 64:
-                self._write(o.OP_ROUND)
+                self._write(r.OP_ROUND)
             return True
         if node.name == "/" or ("date" in kinds and kind != "interval"):
             raise UnsupportedExpression
         if kind not in ("int", "decimal", *_TIMES):
             raise UnsupportedExpression
-        self._scaled(node)
+        self._operands(node)
         self._integers(node, operator)
         if kind == "interval" and kinds[0] == "date":
             self._into.ints.append(_DAY_US)
-            self._write(o.OP_INT, len(self._into.ints) - 1, grows=1)
-            self._write(o.OP_ARITHMETIC_INT, o.OPERATORS.index("*"), 64, grows=-1)
+            self._write(r.OP_INT, len(self._into.ints) - 1, grows=1)
+            self._write(r.OP_ARITHMETIC_INT, r.OPERATORS.index("*"), 64, grows=-1)
         return False
 
-    def _scaled(self, node: Call) -> None:
-        """The operands, decimals brought to one scale."""
+    def _operands(self, node: Call) -> None:
+        """Writes the operands, decimals rescaled to one scale."""
         most = max(argument.type.scale for argument in node.arguments)
         for argument in node.arguments:
             if self.value(argument):
@@ -447,22 +455,23 @@ class _BytecodeWriter:
             if node.name != "*" and factor > 1:
                 if factor >= 1 << 63:
                     raise UnsupportedExpression
-                self._write(o.OP_SCALE, factor)
+                self._write(r.OP_SCALE, factor)
 
     def _integers(self, node: Call, operator: int) -> None:
         ansi = int(self._state.ansi)
         if node.name in ("%", "div"):
-            self._write(o.OP_DIVIDE_INT, operator, ansi, grows=-1)
+            self._write(r.OP_DIVIDE_INT, operator, ansi, grows=-1)
             if node.type.kind == "decimal":
                 self._digits(node.type)
         elif node.type.kind == "decimal":
-            self._write(o.OP_ARITHMETIC_WIDE, operator, grows=-1)
+            self._write(r.OP_ARITHMETIC_WIDE, operator, grows=-1)
             self._digits(node.type)
         else:
-            self._write(o.OP_ARITHMETIC_INT, operator, self._width(node.type), grows=-1)
+            self._write(r.OP_ARITHMETIC_INT, operator, self._width(node.type), grows=-1)
 
     def _width(self, type_: Type) -> int:
-        """Bits of the result, negative where it wraps around. Times fail in any session."""
+        """The bits of the result, negative if it wraps around. Times never wrap around, in any
+        session."""
         bits = type_.bits if type_.kind == "int" else 64
         return -bits if type_.kind == "int" and not self._state.ansi else bits
 
@@ -470,12 +479,12 @@ class _BytecodeWriter:
         is_float = self._as(node.arguments[0], node.type)
         is_abs = int(node.name == "abs")
         if is_float:
-            self._write(o.OP_NEGATE_FLOAT, is_abs)
+            self._write(r.OP_NEGATE_FLOAT, is_abs)
         else:
             if node.type.kind == "decimal" and node.type.precision > _INT64_DIGITS:
                 raise UnsupportedExpression
             width = 0 if node.type.kind == "decimal" else self._width(node.type)
-            self._write(o.OP_NEGATE_INT, is_abs, width)
+            self._write(r.OP_NEGATE_INT, is_abs, width)
         return is_float
 
     # ---- conversion ----------------------------------------------------------------------------
@@ -490,18 +499,18 @@ class _BytecodeWriter:
             if not 0 <= digits <= _INT64_DIGITS:
                 raise UnsupportedExpression
             if digits:
-                self._write(o.OP_SCALE, 10**digits)
+                self._write(r.OP_SCALE, 10**digits)
             self._digits(target)
         elif target.kind == "float" and source.kind == "decimal" and target.bits == 64:
             if source.scale > min(_EXACT_POWER, _INT64_DIGITS):
                 raise UnsupportedExpression
-            self._write(o.OP_DECIMAL_TO_FLOAT, 10**source.scale)
+            self._write(r.OP_DECIMAL_TO_FLOAT, 10**source.scale)
         elif (source.kind, target.kind) == ("int", "float"):
-            self._write(o.OP_INT_TO_FLOAT)
+            self._write(r.OP_INT_TO_FLOAT)
             if target.bits < 64:
-                self._write(o.OP_ROUND)
+                self._write(r.OP_ROUND)
         elif (source.kind, target.kind) == ("date", "timestamp_ntz"):
-            self._write(o.OP_SCALE, _DAY_US)
+            self._write(r.OP_SCALE, _DAY_US)
         elif source.kind != target.kind or source.bits > target.bits:
             raise UnsupportedExpression
         else:
@@ -519,8 +528,8 @@ _CALLS: Final[dict[str, Callable[[_BytecodeWriter, Call], bool]]] = {
     "nullif": _BytecodeWriter.nullif,
     "in": _BytecodeWriter.in_,
     **dict.fromkeys(("least", "greatest"), _BytecodeWriter.extreme),
-    **dict.fromkeys((*o.RELATIONS, "<=>"), _BytecodeWriter.comparison),
-    **dict.fromkeys(o.OPERATORS, _BytecodeWriter.arithmetic),
+    **dict.fromkeys((*r.RELATIONS, "<=>"), _BytecodeWriter.comparison),
+    **dict.fromkeys(r.OPERATORS, _BytecodeWriter.arithmetic),
     **dict.fromkeys(("neg", "abs"), _BytecodeWriter.sign),
     "cast": _BytecodeWriter.cast,
 }

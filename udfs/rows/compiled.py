@@ -10,13 +10,11 @@ Python where there is no bytecode for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from spark_cep.udfs.errors import PatternError
-from spark_cep.udfs.expressions import BOOL, Call
 from spark_cep.udfs.row_program import RowRead
 from spark_cep.udfs.rows.bytecode import Bytecode, ConditionReads, UnsupportedExpression
 from spark_cep.udfs.rows.instructions import (
@@ -29,11 +27,15 @@ from spark_cep.udfs.rows.instructions import (
     merge_points,
     path_needs,
 )
-from spark_cep.udfs.rows.leaves import is_physical, leaves_of, resolve_tested_row, split_conjuncts
+from spark_cep.udfs.rows.leaves import (
+    conjunction,
+    is_physical,
+    leaves_of,
+    resolve_tested_row,
+    split_conjuncts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from spark_cep.udfs.expressions import Expression
@@ -133,7 +135,7 @@ def _lay_out_memo(
             marks += 1
             continue
         if needed[here] not in lists:
-            found = memo_keys(needed[here], defines.state.looks, program.within is not None)
+            found = memo_keys(needed[here], defines.state.path_reads, program.within is not None)
             if found is None:
                 continue
             lists[needed[here]] = len(bounds) - 1
@@ -154,12 +156,12 @@ def _compile_define(
     if define is None:
         return CompiledDefine(None, None, NO_BYTECODE, frozenset())
     parts = list(split_conjuncts(resolve_tested_row(define, variable)))
-    physical = _conjunction([part for part in parts if is_physical(part)])
-    path = _conjunction([part for part in parts if not is_physical(part)])
+    physical = conjunction([part for part in parts if is_physical(part)])
+    path = conjunction([part for part in parts if not is_physical(part)])
     if path is None:
         return CompiledDefine(physical, None, NO_BYTECODE, frozenset())
     try:
-        start = bytecode.compiled(path, state)
+        start = bytecode.compile_condition(path, state)
     except UnsupportedExpression:
         return CompiledDefine(physical, path, PYTHON_CONDITION, frozenset([ANYTHING]))
     found = [leaf for leaf in leaves_of(path) if not _is_current(leaf)]
@@ -168,7 +170,3 @@ def _compile_define(
 
 def _is_current(leaf: Expression) -> bool:
     return isinstance(leaf, RowRead) and leaf.anchor == "current"
-
-
-def _conjunction(parts: Sequence[Expression]) -> Expression | None:
-    return reduce(lambda a, b: Call("and", (a, b), BOOL), parts) if parts else None

@@ -1,8 +1,8 @@
-"""Runs the bytecode of a condition for the row under test: TRUE or not, or it cannot be told.
+"""Compiled: keeps what conditions read of the path, and runs the bytecode of conditions.
 
-Compiled. FALSE stands for NULL too: a condition that is not TRUE rejects. An ANSI error ends the
-evaluation and rejects; where 64 bits cannot hold a value, Python is asked for the truth; what
-looks behind the last row of a partition that goes on has to wait.
+FALSE stands for NULL too: a condition that is not TRUE rejects the row. An ANSI error ends the
+evaluation and rejects; if 64 bits cannot hold a value, Python has to evaluate the condition; and a
+condition that reads beyond the last row of an open partition has to wait.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from spark_cep.udfs.rows import records as o
+from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.jit import jit
 
 if TYPE_CHECKING:
     from spark_cep.udfs.rows.records import KernelConditions, KernelPath
 
 
-# --------------------------------------------------------------------------------------------------
-# One row more, or one row less: what conditions read of the path, kept while a search goes on.
+_INT_LEAST: Final = np.iinfo(np.int64).min
+_INT_MOST: Final = np.iinfo(np.int64).max
+_BEYOND_INT64: Final = 1e19
+_EXACT_DOUBLE: Final = 1 << 53
+
+
+# ---- the path ----------------------------------------------------------------------------------
 #
-# Compiled. Every fold is kept for each number of rows that its set has had on this path, so going
-# back forgets and computes nothing; only what counts distinct values has to be undone.
-# --------------------------------------------------------------------------------------------------
+# Each fold is kept for each number of rows that its set has had on this path, so going back only
+# forgets and computes nothing. Only the counts of distinct values have to be undone.
 
 
 @jit
@@ -43,14 +47,14 @@ def push_row(path: KernelPath, conditions: KernelConditions, variable: Any, row:
 def _fold_row(
     path: KernelPath, conditions: KernelConditions, fold: Any, size: Any, row: Any
 ) -> None:
-    """The fold over `size` rows of its set, of which `row` is the last."""
+    """Computes the fold over the first `size` rows of its set; `row` is the last of them."""
     kind, column, values = path.folds[fold, 0], path.folds[fold, 2], path.folds[fold, 3]
     distinct = path.folds[fold, 4]
     count = path.counts[fold, size - 1]
     if column < 0:
         path.counts[fold, size] = count + 1
         return
-    is_float = kind in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT)
+    is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
     if is_float:
         flag = conditions.float_flags[column, row]
         path.floats[values, size] = path.floats[values, size - 1]
@@ -62,24 +66,24 @@ def _fold_row(
         if code >= 0:
             path.seen[distinct, code] += 1
             if path.seen[distinct, code] > 1:
-                flag = o.NULL
-    if count < 0 or flag == o.NULL:
+                flag = r.NULL
+    if count < 0 or flag == r.NULL:
         path.counts[fold, size] = count
         return
-    if flag != o.VALID:
+    if flag != r.VALID:
         path.counts[fold, size] = -1
         return
     path.counts[fold, size] = count + 1
-    if kind == o.COUNTED:
+    if kind == r.COUNTED:
         return
     if is_float:
         value = conditions.float_columns[column, row]
         before = path.floats[values, size]
-        if kind == o.SUM_FLOAT:
+        if kind == r.SUM_FLOAT:
             path.floats[values, size] = before + value
         elif count == 0:
             path.floats[values, size] = value
-        elif kind == o.LEAST_FLOAT:
+        elif kind == r.LEAST_FLOAT:
             if less_float(value, before):
                 path.floats[values, size] = value
         elif less_float(before, value):
@@ -87,16 +91,16 @@ def _fold_row(
         return
     number = conditions.int_columns[column, row]
     earlier = path.ints[values, size]
-    if kind == o.SUM_INT:
-        # Unsigned: the compiler takes for granted that signed integers do not wrap around.
+    if kind == r.SUM_INT:
+        # Unsigned: the compiler assumes that signed integers do not wrap around.
         total = np.int64(np.uint64(earlier) + np.uint64(number))
         if ((earlier ^ total) & (number ^ total)) < 0:
             path.counts[fold, size] = -1
         path.ints[values, size] = total
     elif (
         count == 0
-        or (kind == o.LEAST_INT and number < earlier)
-        or (kind == o.MOST_INT and number > earlier)
+        or (kind == r.LEAST_INT and number < earlier)
+        or (kind == r.MOST_INT and number > earlier)
     ):
         path.ints[values, size] = number
 
@@ -127,29 +131,26 @@ def same_float(a: float, b: float) -> bool:
 
 @jit
 def find_anchor_row(reads: Any, read: Any, path: KernelPath, begin: Any, row: Any) -> Any:
-    """The row that a read starts from, -1 if there is none. `row` is the last of the path."""
+    """The row that a read starts from, -1 if there is none. `row` is the last row of the path."""
     anchor, which, offset = reads[read, 0], reads[read, 1], reads[read, 2]
-    if anchor == o.CURRENT:
+    if anchor == r.CURRENT:
         return row
     if which < 0:
-        found = begin + offset if anchor == o.FIRST else row - offset
+        found = begin + offset if anchor == r.FIRST else row - offset
         return found if begin <= found <= row else -1
     size = path.sizes[which]
     if offset >= size:
         return -1
-    return path.rows[which, offset if anchor == o.FIRST else size - 1 - offset]
+    return path.rows[which, offset if anchor == r.FIRST else size - 1 - offset]
 
 
-_INT_LEAST: Final = np.iinfo(np.int64).min
-_INT_MOST: Final = np.iinfo(np.int64).max
-_BEYOND_INT64: Final = 1e19
-_EXACT_DOUBLE: Final = 1 << 53
+# ---- evaluation --------------------------------------------------------------------------------
 
 
 @jit
 def _arithmetic(operator: Any, a: Any, b: Any) -> Any:
-    """+ - * in 64 bits, and whether it wrapped around. The compiler takes for granted that signed
-    integers do not, so the work is done on unsigned ones."""
+    """+ - * in 64 bits, and whether the result wrapped around. The compiler assumes that signed
+    integers do not wrap around, so it is computed on unsigned ones."""
     x, y = np.uint64(a), np.uint64(b)
     if operator == 0:
         result = np.int64(x + y)
@@ -161,13 +162,13 @@ def _arithmetic(operator: Any, a: Any, b: Any) -> Any:
     about = np.float64(a) * np.float64(b)
     if abs(about) > _BEYOND_INT64:
         return result, True
-    # So close to the limit, what wrapped around has the other sign.
+    # So close to the limit, a result that wrapped around has the other sign.
     return result, (result < 0) != (about < 0) and about != 0
 
 
 @jit
 def _narrow(value: Any, bits: Any) -> Any:
-    """What is left of a value in so many bits."""
+    """The value truncated to so many bits, as two's complement."""
     if bits == 64:
         return value
     kept = value & ((np.int64(1) << bits) - 1)
@@ -186,128 +187,129 @@ def evaluate_condition(
     edges: Any,
     number: Any,
 ) -> Any:
-    """Whether the condition whose bytecode begins at `at` is TRUE of `row`, the path's last.
-    `edges`: where the partition begins and ends, and whether rows may still come to it."""
+    """Whether the condition whose bytecode begins at `at` is TRUE for `row`, the last of the path.
+    `edges`: the first row of the partition, the position after its last row, and whether it is
+    open."""
     code = conditions.code
     ints, floats, flags = conditions.stack_int, conditions.stack_float, conditions.stack_flag
     top = -1
     while True:
         op, a, b = code[at, 0], code[at, 1], code[at, 2]
         at += 1
-        if op == o.OP_END:
-            return o.TRUE if flags[top] == o.VALID and ints[top] != 0 else o.FALSE
-        if op <= o.OP_LABEL:
+        if op == r.OP_END:
+            return r.TRUE if flags[top] == r.VALID and ints[top] != 0 else r.FALSE
+        if op <= r.OP_LABEL:
             top += 1
-            flags[top] = o.VALID
-            if op == o.OP_INT:
+            flags[top] = r.VALID
+            if op == r.OP_INT:
                 ints[top] = conditions.ints[a]
-            elif op == o.OP_FLOAT:
+            elif op == r.OP_FLOAT:
                 floats[top] = conditions.floats[a]
-            elif op == o.OP_NULL:
-                flags[top] = o.NULL
+            elif op == r.OP_NULL:
+                flags[top] = r.NULL
             else:
                 found = find_anchor_row(conditions.reads, a, path, begin, row)
                 if found >= 0:
                     found += conditions.reads[a, 3]
-                    if found >= edges[1] and edges[2] and op != o.OP_LABEL:
-                        return o.BEYOND
+                    if found >= edges[1] and edges[2] and op != r.OP_LABEL:
+                        return r.NEEDS_LATER_ROW
                     if found < edges[0] or found >= edges[1]:
                         found = -1
                 column = conditions.reads[a, 4]
                 if found < 0:
-                    flags[top] = o.NULL
-                elif op == o.OP_READ_INT:
+                    flags[top] = r.NULL
+                elif op == r.OP_READ_INT:
                     ints[top] = conditions.int_columns[column, found]
                     flags[top] = conditions.int_flags[column, found]
-                elif op == o.OP_READ_FLOAT:
+                elif op == r.OP_READ_FLOAT:
                     floats[top] = conditions.float_columns[column, found]
                     flags[top] = conditions.float_flags[column, found]
-                elif op == o.OP_EXISTS:
+                elif op == r.OP_EXISTS:
                     ints[top] = 1
                 elif found < begin or found > row:
-                    flags[top] = o.NULL
+                    flags[top] = r.NULL
                 else:
                     ints[top] = labels[base + found - begin] >> 1
-        elif op == o.OP_MATCH_NUMBER:
+        elif op == r.OP_MATCH_NUMBER:
             top += 1
-            flags[top] = o.VALID
+            flags[top] = r.VALID
             ints[top] = number
-        elif op <= o.OP_MEAN_INT:
+        elif op <= r.OP_MEAN_INT:
             top += 1
-            flags[top] = o.VALID
+            flags[top] = r.VALID
             values = path.folds[a, 3]
             size = path.sizes[path.folds[a, 1]]
             count = path.counts[a, size]
             if count < 0:
-                return o.ASK
-            if op == o.OP_COUNT:
+                return r.NEEDS_PYTHON
+            if op == r.OP_COUNT:
                 ints[top] = count
             elif count == 0:
-                flags[top] = o.NULL
-            elif op == o.OP_FOLD_INT:
+                flags[top] = r.NULL
+            elif op == r.OP_FOLD_INT:
                 ints[top] = path.ints[values, size]
-            elif op == o.OP_FOLD_FLOAT:
+            elif op == r.OP_FOLD_FLOAT:
                 floats[top] = path.floats[values, size]
-            elif op == o.OP_MEAN_FLOAT:
+            elif op == r.OP_MEAN_FLOAT:
                 floats[top] = path.floats[values, size] / count
             else:
                 total, wrapped = _arithmetic(2, path.ints[values, size], b)
                 if wrapped or abs(total) >= _INT_MOST // 4:
-                    return o.ASK
+                    return r.NEEDS_PYTHON
                 half = (2 * abs(total) + count) // (2 * count)
                 ints[top] = -half if total < 0 else half
-        elif op == o.OP_AND_SKIP:
-            if flags[top] == o.VALID and ints[top] == 0:
+        elif op == r.OP_AND_SKIP:
+            if flags[top] == r.VALID and ints[top] == 0:
                 at = a
-        elif op == o.OP_OR_SKIP:
-            if flags[top] == o.VALID and ints[top] != 0:
+        elif op == r.OP_OR_SKIP:
+            if flags[top] == r.VALID and ints[top] != 0:
                 at = a
-        elif op in (o.OP_AND, o.OP_OR):
+        elif op in (r.OP_AND, r.OP_OR):
             top -= 1
-            decides = 0 if op == o.OP_AND else 1
-            if flags[top + 1] == o.VALID and ints[top + 1] == decides:
+            decides = 0 if op == r.OP_AND else 1
+            if flags[top + 1] == r.VALID and ints[top + 1] == decides:
                 ints[top] = decides
-                flags[top] = o.VALID
-            elif flags[top] == o.VALID and ints[top] != decides:
+                flags[top] = r.VALID
+            elif flags[top] == r.VALID and ints[top] != decides:
                 ints[top] = 1 - decides
                 flags[top] = flags[top + 1]
-        elif op == o.OP_NOT:
+        elif op == r.OP_NOT:
             ints[top] = 1 - ints[top]
-        elif op == o.OP_JUMP:
+        elif op == r.OP_JUMP:
             at = a
-        elif op == o.OP_JUMP_UNLESS:
-            if not (flags[top] == o.VALID and ints[top] != 0):
+        elif op == r.OP_JUMP_UNLESS:
+            if not (flags[top] == r.VALID and ints[top] != 0):
                 at = a
             top -= 1
-        elif op == o.OP_JUMP_IF_VALUE:
-            if flags[top] == o.VALID:
+        elif op == r.OP_JUMP_IF_VALUE:
+            if flags[top] == r.VALID:
                 at = a
             else:
                 top -= 1
-        elif op == o.OP_IS_NULL:
-            ints[top] = 1 if flags[top] == o.NULL else 0
-            flags[top] = o.VALID
-        elif op == o.OP_IS_NAN:
+        elif op == r.OP_IS_NULL:
+            ints[top] = 1 if flags[top] == r.NULL else 0
+            flags[top] = r.VALID
+        elif op == r.OP_IS_NAN:
             value = floats[top]
-            is_nan = flags[top] == o.VALID and value != value  # noqa: PLR0124
+            is_nan = flags[top] == r.VALID and value != value  # noqa: PLR0124
             ints[top] = 1 if is_nan else 0
-            flags[top] = o.VALID
-        elif op <= o.OP_SAME_FLOAT:
+            flags[top] = r.VALID
+        elif op <= r.OP_SAME_FLOAT:
             top -= 1
-            has_null = flags[top] == o.NULL or flags[top + 1] == o.NULL
-            if op in (o.OP_SAME_INT, o.OP_SAME_FLOAT):
+            has_null = flags[top] == r.NULL or flags[top + 1] == r.NULL
+            if op in (r.OP_SAME_INT, r.OP_SAME_FLOAT):
                 if has_null:
                     same = flags[top] == flags[top + 1]
-                elif op == o.OP_SAME_INT:
+                elif op == r.OP_SAME_INT:
                     same = ints[top] == ints[top + 1]
                 else:
                     same = same_float(floats[top], floats[top + 1])
                 ints[top] = 1 if same else 0
-                flags[top] = o.VALID
+                flags[top] = r.VALID
             elif has_null:
-                flags[top] = o.NULL
+                flags[top] = r.NULL
             else:
-                if op == o.OP_COMPARE_INT:
+                if op == r.OP_COMPARE_INT:
                     less = ints[top] < ints[top + 1]
                     same = ints[top] == ints[top + 1]
                 else:
@@ -326,11 +328,11 @@ def evaluate_condition(
                 else:
                     truth = not less
                 ints[top] = 1 if truth else 0
-        elif op <= o.OP_DIVIDE_INT:
+        elif op <= r.OP_DIVIDE_INT:
             top -= 1
-            if flags[top] == o.NULL or flags[top + 1] == o.NULL:
-                flags[top] = o.NULL
-            elif op == o.OP_ARITHMETIC_FLOAT:
+            if flags[top] == r.NULL or flags[top + 1] == r.NULL:
+                flags[top] = r.NULL
+            elif op == r.OP_ARITHMETIC_FLOAT:
                 x, y = floats[top], floats[top + 1]
                 if a == 0:
                     floats[top] = x + y
@@ -340,81 +342,81 @@ def evaluate_condition(
                     floats[top] = x * y
                 elif y == 0:
                     if b:
-                        return o.ERROR
-                    flags[top] = o.NULL
+                        return r.ERROR
+                    flags[top] = r.NULL
                 elif a == 3:
                     floats[top] = x / y
                 else:
                     floats[top] = np.fmod(x, y)
-            elif op == o.OP_DIVIDE_INT:
+            elif op == r.OP_DIVIDE_INT:
                 m, n = ints[top], ints[top + 1]
                 if n == 0:
                     if b:
-                        return o.ERROR
-                    flags[top] = o.NULL
+                        return r.ERROR
+                    flags[top] = r.NULL
                 elif n == -1:
                     if a == 5 and m == _INT_LEAST and b:
-                        return o.ERROR
+                        return r.ERROR
                     ints[top] = -m if a == 5 else 0
                 else:
-                    quotient = m // n  # floored; SQL cuts towards zero
+                    quotient = m // n  # floored; SQL truncates towards zero
                     if quotient * n != m and (m < 0) != (n < 0):
                         quotient += 1
                     ints[top] = quotient if a == 5 else m - quotient * n
             else:
                 value, wrapped = _arithmetic(a, ints[top], ints[top + 1])
-                if op == o.OP_ARITHMETIC_WIDE:
+                if op == r.OP_ARITHMETIC_WIDE:
                     if wrapped:
-                        return o.ASK
+                        return r.NEEDS_PYTHON
                     ints[top] = value
                 else:
                     small = _narrow(value, abs(b))
                     if (wrapped or small != value) and b > 0:
-                        return o.ERROR
+                        return r.ERROR
                     ints[top] = small
-        elif op == o.OP_NEGATE_INT:
+        elif op == r.OP_NEGATE_INT:
             value = ints[top]
             if a == 0 or value < 0:
                 small = _narrow(-value, abs(b)) if b else -value
-                if b > 0 and (small != -value or value == _INT_LEAST) and flags[top] == o.VALID:
-                    return o.ERROR
+                if b > 0 and (small != -value or value == _INT_LEAST) and flags[top] == r.VALID:
+                    return r.ERROR
                 ints[top] = small
-        elif op == o.OP_NEGATE_FLOAT:
+        elif op == r.OP_NEGATE_FLOAT:
             floats[top] = abs(floats[top]) if a else -floats[top]
-        elif op == o.OP_INT_TO_FLOAT:
+        elif op == r.OP_INT_TO_FLOAT:
             floats[top] = float(ints[top])
-        elif op == o.OP_ROUND:
+        elif op == r.OP_ROUND:
             floats[top] = np.float64(np.float32(floats[top]))
-        elif op == o.OP_SCALE:
-            if flags[top] == o.VALID:
+        elif op == r.OP_SCALE:
+            if flags[top] == r.VALID:
                 value, wrapped = _arithmetic(2, ints[top], a)
                 if wrapped:
-                    return o.ASK
+                    return r.NEEDS_PYTHON
                 ints[top] = value
-        elif op == o.OP_DIGITS:
-            if flags[top] == o.VALID and (ints[top] >= a or ints[top] <= -a):
+        elif op == r.OP_DIGITS:
+            if flags[top] == r.VALID and (ints[top] >= a or ints[top] <= -a):
                 if b:
-                    return o.ERROR
-                flags[top] = o.NULL
-        elif op == o.OP_DECIMAL_TO_FLOAT:
-            if flags[top] == o.VALID:
+                    return r.ERROR
+                flags[top] = r.NULL
+        elif op == r.OP_DECIMAL_TO_FLOAT:
+            if flags[top] == r.VALID:
                 if abs(ints[top]) > _EXACT_DOUBLE or ints[top] == _INT_LEAST:
-                    return o.ASK
+                    return r.NEEDS_PYTHON
                 floats[top] = float(ints[top]) / float(a)
         else:
             top -= 1
-            if flags[top + 1] == o.VALID:
-                if op == o.OP_EXTREME_INT:
+            if flags[top + 1] == r.VALID:
+                if op == r.OP_EXTREME_INT:
                     smaller = ints[top + 1] < ints[top]
                     larger = ints[top + 1] > ints[top]
                 else:
                     smaller = less_float(floats[top + 1], floats[top])
                     larger = less_float(floats[top], floats[top + 1])
-                if flags[top] == o.NULL or (larger if a else smaller):
+                if flags[top] == r.NULL or (larger if a else smaller):
                     ints[top] = ints[top + 1]
                     floats[top] = floats[top + 1]
-                    flags[top] = o.VALID
-        if top >= 0 and flags[top] >= o.UNFIT:
-            if flags[top] == o.UNKNOWN:
-                return o.BEYOND
-            return o.ASK if flags[top] == o.UNFIT else o.ERROR
+                    flags[top] = r.VALID
+        if top >= 0 and flags[top] >= r.UNFIT:
+            if flags[top] == r.UNKNOWN:
+                return r.NEEDS_LATER_ROW
+            return r.NEEDS_PYTHON if flags[top] == r.UNFIT else r.ERROR

@@ -1,21 +1,9 @@
 """The matcher: one compiled function that runs any program over all partitions of a bucket.
 
-It tries the ways of a pattern depth first, in the order of preference, so the first match found
-is the preferred one. Whatever it needs to go on stands in arrays: it can stop anywhere, for a
-full output, a full stack or a question that only Python can answer, and be called again.
-
-A search that comes to an instruction at a row where one has been before cannot do better than
-that one, which failed or it would have ended the search. So places are marked on arrival, and the
-marks on the way to a match are taken back when it is found. That is sound where nothing ahead
-reads the path (`marks`, one bit each, good for all searches of a partition), and else among paths
-that agree in all that is read ahead (`merged`, a table of bounded size that forgets).
-
-The end of a partition that is open is not its end. A search that asks for a row there, or whose
-conditions or measures look behind it, is not decided: it is left as it was, and the partition with
-it, for it says where the next search begins. Of what is not decided nothing is shown.
-
-Everything is compiled with the same types for all programs: once per installation, and kept on
-disk.
+It tries the alternatives of a pattern depth first, in the order of preference, so the first match
+found is the preferred one. Everything it needs to continue is in arrays: it can stop anywhere, for
+a full output, a full stack or a question that only Python can answer, and be called again. It is
+compiled with the same types for all programs: once per installation, and kept on disk.
 """
 
 from __future__ import annotations
@@ -24,8 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from spark_cep.udfs.rows import records as o
-from spark_cep.udfs.rows.instructions import CHAR, END, MATCH, SPLIT, START
+from spark_cep.udfs.rows import records as r
+from spark_cep.udfs.rows.instructions import (
+    CHAR,
+    END,
+    END_BIT,
+    MATCH,
+    OVERFLOW_BIT,
+    SPLIT,
+    START,
+)
 from spark_cep.udfs.rows.interpreter import evaluate_condition, find_anchor_row, pop_row, push_row
 from spark_cep.udfs.rows.jit import jit
 from spark_cep.udfs.rows.records import (
@@ -33,6 +29,7 @@ from spark_cep.udfs.rows.records import (
     ANSWERED,
     BEGIN,
     COVERED,
+    DEPTH,
     DONE,
     EMPTY,
     EPOCH,
@@ -70,7 +67,6 @@ from spark_cep.udfs.rows.records import (
     TOO_MANY_STEPS,
     TRAIL,
     UNMATCHED,
-    WAYS,
     YES,
     BacktrackStack,
     KernelConditions,
@@ -81,126 +77,8 @@ from spark_cep.udfs.rows.records import (
     KernelRows,
 )
 
-# --------------------------------------------------------------------------------------------------
-# Where a search has been: marks by instruction and row, and what tells two paths apart.
-#
-# Compiled. Paths that agree in all that is read ahead have the same future; they are compared by 64
-# bits mixed of those values, beside instruction and row themselves.
-# --------------------------------------------------------------------------------------------------
-
-
-@jit
-def clear_marks(memory: KernelMemo, words: Any, low: Any, high: Any) -> None:
-    """The marks of rows [low, high)."""
-    room = memory.marks.shape[0] // words
-    if high - low >= room:
-        memory.marks[:] = 0
-        return
-    for row in range(low, high):
-        place = (row % room) * words
-        for word in range(place, place + words):
-            memory.marks[word] = 0
-
-
-@jit
-def mix_bits(state: Any, value: Any) -> Any:
-    """Another 64 bits folded in; each input bit reaches every bit."""
-    state = (state ^ value) * np.uint64(0x9E3779B97F4A7C15)
-    state ^= state >> np.uint64(29)
-    state *= np.uint64(0xBF58476D1CE4E5B9)
-    return state ^ (state >> np.uint64(32))
-
-
-@jit
-def path_fingerprint(
-    memory: KernelMemo,
-    which: Any,
-    conditions: KernelConditions,
-    path: KernelPath,
-    labels: Any,
-    base: Any,
-    begin: Any,
-    row: Any,
-    edges: Any,
-    numbers: Any,
-    epoch: Any,
-) -> Any:
-    """All that is read ahead of a path whose last row is the one before `row`; 0 if that cannot be
-    told from 64 bits a value. Two such paths may look alike here and differ for Python."""
-    state = mix_bits(np.uint64(which + 1), np.uint64(epoch))
-    for key in range(memory.keys[which], memory.keys[which + 1]):
-        kind, read = memory.key[key, 0], memory.key[key, 1]
-        if kind == o.KEY_MATCH_NUMBER:
-            state = mix_bits(state, np.uint64(numbers[0]))
-        elif kind == o.KEY_LIMIT:
-            state = mix_bits(state, np.uint64(numbers[1]))
-        elif kind == o.KEY_FOLD:
-            size = path.sizes[path.folds[read, 1]]
-            if path.counts[read, size] < 0:
-                return np.uint64(0)
-            state = mix_bits(state, np.uint64(path.counts[read, size]))
-            fold = path.folds[read, 0]
-            if fold in (o.SUM_FLOAT, o.LEAST_FLOAT, o.MOST_FLOAT):
-                state = mix_bits(state, path.floats.view(np.uint64)[path.folds[read, 3], size])
-            elif fold != o.COUNTED:
-                state = mix_bits(state, np.uint64(path.ints[path.folds[read, 3], size]))
-        else:
-            found = find_anchor_row(memory.key[:, 2:], key, path, begin, row - 1)
-            if found < 0:
-                # How many there are decides which row becomes the n-th.
-                which_set = memory.key[key, 3]
-                size = row - begin if which_set < 0 else path.sizes[which_set]
-                state = mix_bits(state, np.uint64(0xABCD))
-                if kind in (o.KEY_FIRST, o.KEY_FIRST_LABEL):
-                    state = mix_bits(state, np.uint64(size))
-            elif kind in (o.KEY_LAST_LABEL, o.KEY_FIRST_LABEL):
-                state = mix_bits(state, np.uint64(labels[base + found - begin] >> 1))
-            else:
-                found += memory.key[key, 5]
-                column = memory.key[key, 6]
-                if found < edges[0] or found >= edges[1]:
-                    state = mix_bits(state, np.uint64(0xDCBA))
-                elif memory.key[key, 7]:
-                    state = mix_bits(state, np.uint64(conditions.float_flags[column, found]))
-                    state = mix_bits(state, conditions.float_columns.view(np.uint64)[column, found])
-                else:
-                    if conditions.int_flags[column, found] == o.UNFIT:
-                        return np.uint64(0)
-                    state = mix_bits(state, np.uint64(conditions.int_flags[column, found]))
-                    state = mix_bits(state, np.uint64(conditions.int_columns[column, found]))
-    return state
-
-
-END_BIT = np.uint64(1 << 63)
+END_MASK = np.uint64(END_BIT)
 ANY_VARIABLE = np.uint64((1 << 64) - 1)
-OVERFLOW_BIT = 62  # this bit stands for all variables from here on
-
-
-@jit
-def limit_of(rows: KernelRows, part: int, begin: int) -> Any:
-    """The row behind the last that a match from `begin` may have, one more than the partition's
-    end if that may still come."""
-    if rows.limit.shape[0]:
-        return rows.limit[begin]
-    return rows.end[part] + rows.parts[part, IS_OPEN]
-
-
-@jit
-def skip_target(skip: int, rows: KernelRows, labels: Any, base: int, length: int) -> int:
-    """Where AFTER MATCH SKIP goes, in rows from the first of the match; -1: nowhere."""
-    if skip == PAST_LAST:
-        return length
-    if skip == NEXT_ROW:
-        return 1
-    if skip == TO_FIRST:
-        for place in range(length):
-            if rows.skip_to[labels[base + place] >> 1]:
-                return place
-        return -1
-    for place in range(length - 1, -1, -1):
-        if rows.skip_to[labels[base + place] >> 1]:
-            return place
-    return -1
 
 
 @jit
@@ -210,42 +88,55 @@ def search(
     conditions: KernelConditions,
     path: KernelPath,
     memory: KernelMemo,
-    ways: BacktrackStack,
-    found: KernelMatches,
+    stack: BacktrackStack,
+    matches: KernelMatches,
     state: Any,
 ) -> int:
-    """Goes on until the last partition is done, or until something is needed."""
+    """Runs until the last partition is done, or until something is needed: one of the reasons to
+    stop in `records`.
+
+    A search that reaches an instruction at a row where a search has been before cannot do better
+    than that one, which failed, or it would have ended with a match. So instructions are marked on
+    arrival, and the marks on the way to a match are removed when it is found. This is sound where
+    nothing ahead reads the path (`marks`, one bit each, valid for all searches of a partition);
+    otherwise only among paths that agree in everything that is read ahead (`merged`, a table of
+    bounded size that overwrites entries).
+
+    The last known row of an open partition is not its end. A search that needs a row beyond it, or
+    whose conditions or measures read beyond it, is undecided: the kernel leaves the partition with
+    the search where it began, and nothing undecided gets into the output.
+    """
     entry, skip, shows_unmatched = program.settings[0], program.settings[1], program.settings[2]
-    measured, most_steps, words = program.settings[3], program.settings[4], program.settings[5]
-    merge_from = program.settings[6]
+    measures_ahead, step_limit = program.settings[3], program.settings[4]
+    words, merge_after = program.settings[5], program.settings[6]
     op, first, second, need = program.op, program.first, program.second, program.need
     places, label_of, may = program.place, program.label, rows.may
     has_limit = rows.limit.shape[0] > 0
     has_sets = path.sizes.shape[0] > 0
-    room = memory.marks.shape[0] // words if words else np.int64(0)
-    keeps_all = room >= may.shape[0] + rows.begin.shape[0]
+    mark_rows = memory.marks.shape[0] // words if words else np.int64(0)
+    keeps_all = mark_rows >= may.shape[0] + rows.begin.shape[0]
     merge_mask = memory.merged.shape[0] // 2 - 1
     part, begin, number = state[PARTITION], state[BEGIN], state[NUMBER]
     covered, pc, row = state[COVERED], state[PC], state[ROW]
-    depth, trail, steps = state[WAYS], state[TRAIL], state[STEPS]
+    depth, trail, steps = state[DEPTH], state[TRAIL], state[STEPS]
     base = state[LABELS]
-    labels = found.labels
+    labels = matches.labels
     phase = state[PHASE]
     stop = -1
-    waits = False
+    undecided = False
     low, high, limit, last = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     is_open = False
-    # What can come at `last`: no row, or any that has not come yet.
-    last_word = END_BIT
+    # What can come at `last`: no row, or any row that has not arrived yet.
+    last_word = END_MASK
     if 0 <= part < rows.begin.shape[0]:
         low, high = rows.begin[part], rows.end[part]
         is_open = rows.parts[part, IS_OPEN] != 0
         if phase != SEARCH:
             limit = limit_of(rows, part, begin)
-            last, last_word = min(limit, high), ANY_VARIABLE if limit > high else END_BIT
+            last, last_word = min(limit, high), ANY_VARIABLE if limit > high else END_MASK
     word = np.uint64(0)
     if phase != SEARCH:
-        word = may[row] | END_BIT if row < last else last_word
+        word = may[row] | END_MASK if row < last else last_word
 
     while True:
         if phase == SEARCH:
@@ -253,11 +144,11 @@ def search(
                 stop = DONE
                 break
             if begin >= high:
-                if part >= 0 and not waits:
+                if part >= 0 and not undecided:
                     rows.parts[part, NEXT] = begin
                     rows.parts[part, NEXT_COVERED] = covered
                     rows.parts[part, NEXT_NUMBER] = number
-                waits = False
+                undecided = False
                 part += 1
                 if part < rows.begin.shape[0]:
                     low, high = rows.begin[part], rows.end[part]
@@ -267,23 +158,23 @@ def search(
                     state[STEPS_BEFORE] = steps
                     state[MERGING] = 0
                 continue
-            # Searches that cannot begin are not begun.
-            while begin < high and not ((may[begin] | END_BIT) & need[entry]):
+            # Skip the rows at which no search can begin.
+            while begin < high and not ((may[begin] | END_MASK) & need[entry]):
                 if shows_unmatched and begin >= covered:
                     break
                 begin += 1
             if begin >= high:
                 continue
-            if state[FOUND] >= found.start.shape[0] or base + (high - begin) > labels.shape[0]:
+            if state[FOUND] >= matches.start.shape[0] or base + (high - begin) > labels.shape[0]:
                 stop = OUTPUT_FULL
                 break
             if words and not keeps_all and begin + part > state[FORGOTTEN]:
                 clear_marks(memory, words, state[FORGOTTEN], begin + part)
                 state[FORGOTTEN] = begin + part
             limit = limit_of(rows, part, begin)
-            last, last_word = min(limit, high), ANY_VARIABLE if limit > high else END_BIT
+            last, last_word = min(limit, high), ANY_VARIABLE if limit > high else END_MASK
             pc, row, depth, trail = np.int64(entry), begin, np.int64(0), np.int64(0)
-            word = may[row] | END_BIT
+            word = may[row] | END_MASK
             state[FARTHEST] = row
             phase = RESUME
 
@@ -293,17 +184,17 @@ def search(
         if phase == ANSWERED:
             phase = RESUME
             verdict = state[ANSWER] == YES
-            waits = state[ANSWER] == NOT_YET
+            undecided = state[ANSWER] == NOT_YET
             if op[pc] == MATCH:
                 is_match = verdict
             elif verdict:
                 pc = np.int64(first[pc])
                 row += 1
-                word = may[row] | END_BIT if row < last else last_word
+                word = may[row] | END_MASK if row < last else last_word
             else:
                 pop_row(path, label_of[pc] >> 1, row)
         else:
-            if depth >= ways.pc.shape[0] or trail >= ways.marked.shape[0]:
+            if depth >= stack.pc.shape[0] or trail >= stack.marked.shape[0]:
                 stop = STACK_FULL
                 break
             steps += 1
@@ -312,9 +203,9 @@ def search(
             else:
                 place = places[pc]
                 if place >= 0:
-                    if row - begin < room:
-                        # A partition has a place behind its last row.
-                        slot = row + part if keeps_all else (row + part) % room
+                    if row - begin < mark_rows:
+                        # Each partition has one more place, after its last row.
+                        slot = row + part if keeps_all else (row + part) % mark_rows
                         at = slot * words + (place >> 6)
                         bit = np.uint64(1) << np.uint64(place & 63)
                         if memory.marks[at] & bit:
@@ -322,7 +213,7 @@ def search(
                             state[HITS] += 1
                         else:
                             memory.marks[at] |= bit
-                            ways.marked[trail] = (at << 6) | (place & 63)
+                            stack.marked[trail] = (at << 6) | (place & 63)
                             trail += 1
                 elif place < -1 and state[MERGING]:
                     mix = path_fingerprint(
@@ -344,46 +235,46 @@ def search(
                 if what == CHAR:
                     variable = label_of[pc] >> 1
                     if row >= high:
-                        waits = True
+                        undecided = True
                     elif variable >= OVERFLOW_BIT and not rows.more[variable - OVERFLOW_BIT, row]:
                         verdict = False
                     elif is_open and row + rows.reach[variable] >= high:
-                        waits = True
+                        undecided = True
                     else:
                         labels[base + row - begin] = label_of[pc]
                         if has_sets:
                             push_row(path, conditions, variable, row)
                         at = conditions.start[variable]
                         if at != -1:
-                            answer = o.ASK
+                            answer = r.NEEDS_PYTHON
                             if at >= 0:
                                 answer = evaluate_condition(
                                     conditions, path, labels, base, at, begin, row,
                                     (low, high, is_open), number + 1,
                                 )  # fmt: skip
-                            if answer == o.ASK:
+                            if answer == r.NEEDS_PYTHON:
                                 stop = QUESTION
                                 break
-                            if answer != o.TRUE:
+                            if answer != r.TRUE:
                                 verdict = False
-                                waits = answer == o.BEYOND
-                                if answer == o.ERROR:
+                                undecided = answer == r.NEEDS_LATER_ROW
+                                if answer == r.ERROR:
                                     state[ERRORS] += 1
                                 if has_sets:
                                     pop_row(path, variable, row)
                         if verdict:
                             pc = np.int64(first[pc])
                             row += 1
-                            word = may[row] | END_BIT if row < last else last_word
+                            word = may[row] | END_MASK if row < last else last_word
                 elif what == SPLIT:
                     left, right = first[pc], second[pc]
                     if not word & need[left]:
                         pc = np.int64(right)
                     else:
                         if word & need[right]:
-                            ways.pc[depth] = right
-                            ways.row[depth] = row
-                            ways.trail[depth] = trail
+                            stack.pc[depth] = right
+                            stack.row[depth] = row
+                            stack.trail[depth] = trail
                             depth += 1
                         pc = np.int64(left)
                 elif what == START:
@@ -391,17 +282,17 @@ def search(
                     pc = np.int64(first[pc])
                 elif what == END:
                     verdict = row == high
-                    waits = verdict and is_open
+                    undecided = verdict and is_open
                     pc = np.int64(first[pc])
                 elif what == MATCH:
-                    if is_open and begin < row and row - 1 + measured >= high:
+                    if is_open and begin < row and row - 1 + measures_ahead >= high:
                         stop = QUESTION
                         break
                     is_match = True
         state[FARTHEST] = max(state[FARTHEST], row)
 
-        if waits:
-            # Undecided: the partition is left where this search begins.
+        if undecided:
+            # Leave the partition where this search began.
             if has_sets:
                 for at in range(row - 1, begin - 1, -1):
                     pop_row(path, labels[base + at - begin] >> 1, at)
@@ -414,9 +305,9 @@ def search(
             phase = SEARCH
             while trail > 0:
                 trail -= 1
-                entry_ = ways.marked[trail]
-                memory.marks[entry_ >> 6] &= ~(np.uint64(1) << np.uint64(entry_ & 63))
-            if steps - state[STEPS_BEFORE] > most_steps:
+                mark = stack.marked[trail]
+                memory.marks[mark >> 6] &= ~(np.uint64(1) << np.uint64(mark & 63))
+            if steps - state[STEPS_BEFORE] > step_limit:
                 stop = TOO_MANY_STEPS
                 break
             length = row - begin
@@ -429,9 +320,9 @@ def search(
                     stop = SKIPS_NOWHERE if target < 0 else SKIPS_IN_PLACE
                     break
             slot = state[FOUND]
-            found.start[slot] = begin
-            found.length[slot] = length
-            found.number[slot] = number
+            matches.start[slot] = begin
+            matches.length[slot] = length
+            matches.number[slot] = number
             state[FOUND] = slot + 1
             state[MATCHES] += 1
             if length:
@@ -444,31 +335,31 @@ def search(
             base += length
             begin += target
             if has_limit and words:
-                clear_marks(memory, words, found.start[slot] + part, state[FARTHEST] + part + 1)
+                clear_marks(memory, words, matches.start[slot] + part, state[FARTHEST] + part + 1)
         elif not verdict:
             taken = steps - state[STEPS_BEFORE]
-            if taken > most_steps:
+            if taken > step_limit:
                 stop = TOO_MANY_STEPS
                 break
-            if taken > merge_from * (1 + row - low):
+            if taken > merge_after * (1 + row - low):
                 state[MERGING] = 1
             back = begin
             if depth:
-                back = np.int64(ways.row[depth - 1])
+                back = np.int64(stack.row[depth - 1])
             if has_sets:
                 for at in range(row - 1, back - 1, -1):
                     pop_row(path, labels[base + at - begin] >> 1, at)
             if depth:
                 depth -= 1
-                pc, trail = np.int64(ways.pc[depth]), np.int64(ways.trail[depth])
+                pc, trail = np.int64(stack.pc[depth]), np.int64(stack.trail[depth])
                 row = back
-                word = may[row] | END_BIT if row < last else last_word
+                word = may[row] | END_MASK if row < last else last_word
             else:
                 if shows_unmatched and begin >= covered:
                     slot = state[FOUND]
-                    found.start[slot] = begin
-                    found.length[slot] = 0
-                    found.number[slot] = -1
+                    matches.start[slot] = begin
+                    matches.length[slot] = 0
+                    matches.number[slot] = -1
                     state[FOUND] = slot + 1
                     state[UNMATCHED] += 1
                 if has_limit and words:
@@ -478,5 +369,120 @@ def search(
 
     state[PHASE], state[PARTITION], state[BEGIN], state[NUMBER] = phase, part, begin, number
     state[COVERED], state[PC], state[ROW] = covered, pc, row
-    state[WAYS], state[TRAIL], state[STEPS], state[LABELS] = depth, trail, steps, base
+    state[DEPTH], state[TRAIL], state[STEPS], state[LABELS] = depth, trail, steps, base
     return stop
+
+
+@jit
+def limit_of(rows: KernelRows, part: int, begin: int) -> Any:
+    """The position after the last row that a match from `begin` may have; one more than the end of
+    the partition if rows that are allowed may still arrive."""
+    if rows.limit.shape[0]:
+        return rows.limit[begin]
+    return rows.end[part] + rows.parts[part, IS_OPEN]
+
+
+@jit
+def skip_target(skip: int, rows: KernelRows, labels: Any, base: int, length: int) -> int:
+    """Where AFTER MATCH SKIP continues, in rows from the first of the match; -1: nowhere."""
+    if skip == PAST_LAST:
+        return length
+    if skip == NEXT_ROW:
+        return 1
+    if skip == TO_FIRST:
+        for place in range(length):
+            if rows.skip_to[labels[base + place] >> 1]:
+                return place
+        return -1
+    for place in range(length - 1, -1, -1):
+        if rows.skip_to[labels[base + place] >> 1]:
+            return place
+    return -1
+
+
+# ---- marks and fingerprints --------------------------------------------------------------------
+
+
+@jit
+def path_fingerprint(
+    memory: KernelMemo,
+    which: Any,
+    conditions: KernelConditions,
+    path: KernelPath,
+    labels: Any,
+    base: Any,
+    begin: Any,
+    row: Any,
+    edges: Any,
+    numbers: Any,
+    epoch: Any,
+) -> Any:
+    """64 bits mixed of everything that is read ahead of a path whose last row is the one before
+    `row`. Paths that agree in it have the same future.
+
+    0 if 64 bits cannot hold a value: two such paths may look alike here and differ for Python.
+    """
+    state = mix_bits(np.uint64(which + 1), np.uint64(epoch))
+    for key in range(memory.keys[which], memory.keys[which + 1]):
+        kind, read = memory.key[key, 0], memory.key[key, 1]
+        if kind == r.KEY_MATCH_NUMBER:
+            state = mix_bits(state, np.uint64(numbers[0]))
+        elif kind == r.KEY_LIMIT:
+            state = mix_bits(state, np.uint64(numbers[1]))
+        elif kind == r.KEY_FOLD:
+            size = path.sizes[path.folds[read, 1]]
+            if path.counts[read, size] < 0:
+                return np.uint64(0)
+            state = mix_bits(state, np.uint64(path.counts[read, size]))
+            fold = path.folds[read, 0]
+            if fold in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT):
+                state = mix_bits(state, path.floats.view(np.uint64)[path.folds[read, 3], size])
+            elif fold != r.COUNTED:
+                state = mix_bits(state, np.uint64(path.ints[path.folds[read, 3], size]))
+        else:
+            found = find_anchor_row(memory.key[:, 2:], key, path, begin, row - 1)
+            if found < 0:
+                # The number of rows so far decides which row becomes the n-th.
+                which_set = memory.key[key, 3]
+                size = row - begin if which_set < 0 else path.sizes[which_set]
+                state = mix_bits(state, np.uint64(0xABCD))
+                if kind in (r.KEY_FIRST, r.KEY_FIRST_LABEL):
+                    state = mix_bits(state, np.uint64(size))
+            elif kind in (r.KEY_LAST_LABEL, r.KEY_FIRST_LABEL):
+                state = mix_bits(state, np.uint64(labels[base + found - begin] >> 1))
+            else:
+                found += memory.key[key, 5]
+                column = memory.key[key, 6]
+                if found < edges[0] or found >= edges[1]:
+                    state = mix_bits(state, np.uint64(0xDCBA))
+                elif memory.key[key, 7]:
+                    state = mix_bits(state, np.uint64(conditions.float_flags[column, found]))
+                    state = mix_bits(state, conditions.float_columns.view(np.uint64)[column, found])
+                else:
+                    if conditions.int_flags[column, found] == r.UNFIT:
+                        return np.uint64(0)
+                    state = mix_bits(state, np.uint64(conditions.int_flags[column, found]))
+                    state = mix_bits(state, np.uint64(conditions.int_columns[column, found]))
+    return state
+
+
+@jit
+def mix_bits(state: Any, value: Any) -> Any:
+    """Mixes another 64 bits into a state; each input bit affects every bit."""
+    state = (state ^ value) * np.uint64(0x9E3779B97F4A7C15)
+    state ^= state >> np.uint64(29)
+    state *= np.uint64(0xBF58476D1CE4E5B9)
+    return state ^ (state >> np.uint64(32))
+
+
+@jit
+def clear_marks(memory: KernelMemo, words: Any, low: Any, high: Any) -> None:
+    """Clears the marks of rows [low, high)."""
+    mark_rows = memory.marks.shape[0] // words
+    if high - low >= mark_rows:
+        memory.marks[:] = 0
+        return
+    for row in range(low, high):
+        place = (row % mark_rows) * words
+        for word in range(place, place + words):
+            memory.marks[word] = 0

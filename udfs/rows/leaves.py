@@ -1,30 +1,23 @@
-"""How far a program looks: behind a row, before a search, and whether a search can look for ever.
+"""The leaves of row pattern expressions: what conditions and measures read of rows and of the path.
 
-All from the program alone: how many rows must be known before something is certain, and how many
-must be kept.
+Here leaves are found and replaced, conditions are split into conjuncts, and the reach of a whole
+program is computed: how many rows before and behind a row it reads, and whether a search can stay
+undecided without a bound. All of it follows from the program alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from spark_cep.udfs.expressions import Call, Cell, Constant, UserCall
+from spark_cep.udfs.expressions import BOOL, Call, Cell, Constant, UserCall
 from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression
     from spark_cep.udfs.row_program import RowPatternNode, RowProgram
-
-
-# --------------------------------------------------------------------------------------------------
-# What conditions and measures read, told apart from what they compute of it.
-#
-# The engine's evaluator knows one kind of leaf, a `Cell` of a variable. Here the reads of a row
-# pattern become cells whose "variable" is the read's place in a list, so that the same evaluator
-# serves both: it asks for cell n and gets what read n gives.
-# --------------------------------------------------------------------------------------------------
 
 
 LEAVES = (RowRead, Aggregate, Classifier, MatchNumber)
@@ -35,14 +28,19 @@ def leaves_of(expression: Expression) -> Iterator[Expression]:
 
 
 def is_physical(expression: Expression) -> bool:
-    """Whether the value depends on the row under test and its neighbours alone."""
+    """Whether the value depends only on the row under test and its neighbours."""
     return all(
         isinstance(leaf, RowRead) and leaf.anchor == "current" for leaf in leaves_of(expression)
     )
 
 
 def replace_with_cells(expression: Expression, read: list[Expression]) -> Expression:
-    """The expression over cells; `read` gets the leaves, each once."""
+    """The expression with a `Cell` in place of each leaf. `read` collects the leaves, each once.
+
+    The evaluator of values knows one kind of leaf, the cell of a variable. Here the "variable" of
+    a cell is the index of the leaf in `read`, so the same evaluator serves row patterns: asked for
+    cell n, the caller supplies the values of leaf n.
+    """
     if isinstance(expression, LEAVES):
         if expression not in read:
             read.append(expression)
@@ -55,9 +53,9 @@ def replace_with_cells(expression: Expression, read: list[Expression]) -> Expres
 
 
 def resolve_tested_row(expression: Expression, variable: int) -> Expression:
-    """A DEFINE as it is tested: what names the row under test in another way reads that row.
+    """A DEFINE condition in which every leaf that denotes the row under test reads that row.
 
-    The last row of A while A is being tested is the row under test, so `PREV(A.x)` needs no path.
+    While a row is tested as A, it is the last row of A, so `PREV(A.x)` does not need the path.
     """
     if isinstance(expression, RowRead | Classifier):
         return _resolve_leaf(expression, variable)
@@ -68,20 +66,21 @@ def resolve_tested_row(expression: Expression, variable: int) -> Expression:
 
 
 def _resolve_leaf(leaf: RowRead | Classifier, variable: int) -> Expression:
-    names_it = leaf.variables is None or variable in leaf.variables
-    if leaf.anchor == "last" and leaf.offset == 0 and names_it:
+    is_included = leaf.variables is None or variable in leaf.variables
+    if leaf.anchor == "last" and leaf.offset == 0 and is_included:
         leaf = replace(leaf, anchor="current", variables=None)
     if not isinstance(leaf, Classifier):
         return leaf
     if leaf.anchor == "current" and leaf.shift == 0:
         return Constant(variable, leaf.type)
     if leaf.anchor == "current" and leaf.shift < 0:
-        # The row so many before it: within the match, its rows lie side by side.
+        # A row before it in the match: the rows of a match are contiguous.
         return replace(leaf, anchor="last", offset=-leaf.shift, shift=0)
     return leaf
 
 
 def split_conjuncts(expression: Expression) -> Iterator[Expression]:
+    """The operands of nested ANDs, from left to right."""
     if isinstance(expression, Call) and expression.name == "and":
         for argument in expression.arguments:
             yield from split_conjuncts(argument)
@@ -89,18 +88,26 @@ def split_conjuncts(expression: Expression) -> Iterator[Expression]:
         yield expression
 
 
+def conjunction(conjuncts: Sequence[Expression]) -> Expression | None:
+    """The AND of the conjuncts; None if there are none."""
+    return reduce(lambda a, b: Call("and", (a, b), BOOL), conjuncts) if conjuncts else None
+
+
+# ---- how far a program reads -------------------------------------------------------------------
+
+
 def rows_ahead(expression: Expression) -> int:
-    """How many rows behind the one it starts from an expression looks at most."""
+    """The largest number of rows that an expression reads ahead of the row it starts from."""
     return max([0, *(read.shift for read in _row_reads(expression))])
 
 
 def rows_ahead_of_measures(program: RowProgram) -> int:
-    """How many rows behind a match its measures look at most."""
+    """The largest number of rows that measures read ahead of the last row of a match."""
     return max([0, *map(rows_ahead, program.measures)])
 
 
 def rows_back(program: RowProgram) -> int:
-    """How many rows before the one where a search begins are read at most."""
+    """The largest number of rows that are read before the first row of a search."""
     return max([0, *(-read.shift for each in _expressions(program) for read in _row_reads(each))])
 
 
@@ -113,8 +120,9 @@ def reads_match_number(program: RowProgram) -> bool:
 
 
 def keeps_partitions(program: RowProgram) -> bool:
-    """Whether a partition leaves something behind also where none of its rows is undecided: rows
-    that are read before a search, the number of its last match, that it has begun."""
+    """Whether a stream has to remember partitions that have no undecided row: because later
+    searches read rows before their first one, because matches are numbered, or because ^ needs to
+    know that the partition has begun."""
     return (
         bool(rows_back(program))
         or reads_match_number(program)
@@ -128,19 +136,20 @@ def has_anchor(node: RowPatternNode, kind: str) -> bool:
 
 
 def unbounded_reason(program: RowProgram) -> str | None:
-    """Why a search can stay undecided for ever while rows come; None if it cannot.
+    """Why a search can stay undecided for as long as rows arrive; None if it cannot.
 
-    A pattern without repetitions is decided a few rows after its first; WITHIN decides any, except
-    that `$` is known to hold only when no row comes any more.
+    A search for a pattern without unbounded repetitions is decided after a bounded number of rows,
+    and WITHIN decides any search, with one exception: `$` can only be decided when no more rows
+    arrive.
     """
     if has_anchor(program.pattern, "end"):
-        return "$ stands for the end of a partition, which a stream does not have"
+        return "$ matches the end of a partition, which a stream does not have"
     if program.within is not None:
         return None
-    repeated = _unbounded_repeat(program.pattern)
-    if repeated is None:
+    repeat = _unbounded_repeat(program.pattern)
+    if repeat is None:
         return None
-    names = sorted({program.variables[each].name for each in _variables(repeated)})
+    names = sorted({program.variables[each].name for each in _variables(repeat)})
     return f"the repetition of {', '.join(names)} has no upper bound, and there is no WITHIN"
 
 

@@ -1,6 +1,6 @@
-"""Getting at the compiled functions: numba is imported only where a row pattern runs.
+"""Access to the compiled functions. numba is imported only where a row pattern runs.
 
-Compiling them takes some seconds and happens once (`jit_cache`).
+Compiling takes some seconds and happens once per installation (`jit_cache`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spark_cep.udfs import jit_cache
 
-# All that is compiled, or compiled in as constants.
+# Everything that is compiled, or compiled in as constants: the key of the cache.
 _COMPILED_MODULES: Final = (
     "instructions",
     "interpreter",
@@ -25,14 +25,14 @@ _COMPILED_MODULES: Final = (
 
 @cache
 def load_kernel() -> Callable[..., int]:
-    """The matcher."""
-    found: Callable[..., int] = _import_compiled("kernel").search
-    return found
+    """The compiled matcher."""
+    search: Callable[..., int] = _import_compiled("kernel").search
+    return search
 
 
 @cache
 def load_scans() -> Any:
-    """Folds over the rows of matches."""
+    """The module of compiled folds over the rows of matches."""
     return _import_compiled("jit")
 
 

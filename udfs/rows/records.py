@@ -1,34 +1,32 @@
-"""What the kernel works on: tuples of arrays, and what the places of its state mean.
+"""What the kernel works on: constants of its bytecode and its state, and tuples of arrays.
 
-All of a type that never changes, so that the kernel is compiled once. `Any` stands for numpy
-arrays: mypy cannot see into what numba compiles.
+No array ever changes its type, so the kernel is compiled once. `Any` stands for numpy arrays: mypy
+cannot check what numba compiles.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-# --------------------------------------------------------------------------------------------------
-# The bytecode of conditions that read the path: what `bytecode.py` writes and `kernel.py` runs.
+# ---- bytecode of conditions, written by `bytecode.py` and run by `interpreter.py` --------------
 #
-# A stack machine. An entry is an int64 or a float64 with a flag; the compiler knows which of the
-# two it is. Booleans are 0 and 1, strings codes that keep their order, decimals unscaled.
-# --------------------------------------------------------------------------------------------------
-
+# A stack machine. An entry of the stack is an int64 or a float64 with a flag; the compiler of the
+# bytecode knows which of the two. Booleans are 0 and 1, strings codes that keep their order,
+# decimals unscaled.
 
 # Flags of a value. All but the first two end the evaluation.
 VALID: Final = 0
 NULL: Final = 1
 UNFIT: Final = 2  # the value is right, but 64 bits cannot hold it
 FAILED: Final = 3  # an ANSI error
-UNKNOWN: Final = 4  # a row behind the known ones has it
+UNKNOWN: Final = 4  # it depends on a row that has not arrived
 
-# What a condition comes to.
+# Results of a condition.
 FALSE: Final = 0
 TRUE: Final = 1
-ASK: Final = 2  # only Python can tell
+NEEDS_PYTHON: Final = 2  # 64 bits cannot hold a value
 ERROR: Final = 3
-BEYOND: Final = 4  # only a row that has not come yet can tell
+NEEDS_LATER_ROW: Final = 4
 
 OP_END: Final = 0
 OP_INT: Final = 1  # a: constant
@@ -43,15 +41,15 @@ OP_COUNT: Final = 9  # a: aggregate
 OP_FOLD_INT: Final = 10
 OP_FOLD_FLOAT: Final = 11
 OP_MEAN_FLOAT: Final = 12
-OP_MEAN_INT: Final = 13  # b: digits that the result has more
-OP_AND_SKIP: Final = 14  # a: where to go on if the left side decides
+OP_MEAN_INT: Final = 13  # b: factor for the additional digits of the result
+OP_AND_SKIP: Final = 14  # a: where to continue if the left side decides
 OP_AND: Final = 15
 OP_OR_SKIP: Final = 16
 OP_OR: Final = 17
 OP_NOT: Final = 18
 OP_JUMP: Final = 19
 OP_JUMP_UNLESS: Final = 20
-OP_JUMP_IF_VALUE: Final = 21  # keeps the value; drops a NULL and goes on
+OP_JUMP_IF_VALUE: Final = 21  # keeps the value; drops a NULL and continues
 OP_IS_NULL: Final = 22
 OP_IS_NAN: Final = 23
 OP_COMPARE_INT: Final = 24  # a: relation
@@ -59,7 +57,7 @@ OP_COMPARE_FLOAT: Final = 25
 OP_SAME_INT: Final = 26
 OP_SAME_FLOAT: Final = 27
 OP_ARITHMETIC_INT: Final = 28  # a: operator; b: bits, negative: wraps around
-OP_ARITHMETIC_WIDE: Final = 29  # a: operator; what overflows is UNFIT
+OP_ARITHMETIC_WIDE: Final = 29  # a: operator; an overflow needs Python
 OP_ARITHMETIC_FLOAT: Final = 30  # a: operator; b: 1 if dividing by 0 is an error
 OP_DIVIDE_INT: Final = 31  # a: operator (div, %); b: as above
 OP_NEGATE_INT: Final = 32  # a: 1 for abs; b: bits, negative: wraps around, 0: cannot overflow
@@ -67,7 +65,7 @@ OP_NEGATE_FLOAT: Final = 33
 OP_INT_TO_FLOAT: Final = 34
 OP_ROUND: Final = 35  # to 32 bits
 OP_SCALE: Final = 36  # a: factor
-OP_DIGITS: Final = 37  # a: first magnitude that is too large; b: 1 if that is an error
+OP_DIGITS: Final = 37  # a: smallest magnitude that is too large; b: 1 if that is an error
 OP_DECIMAL_TO_FLOAT: Final = 38  # a: power of ten
 OP_EXTREME_INT: Final = 39  # a: 1 for greatest
 OP_EXTREME_FLOAT: Final = 40
@@ -80,7 +78,7 @@ CURRENT: Final = 0
 FIRST: Final = 1
 LAST: Final = 2
 
-# What is kept of a set's rows along the path, beside how many they are.
+# Folds over the rows of a set, kept along the path beside their number.
 COUNTED: Final = 0
 SUM_INT: Final = 1
 SUM_FLOAT: Final = 2
@@ -89,7 +87,7 @@ LEAST_FLOAT: Final = 4
 MOST_INT: Final = 5
 MOST_FLOAT: Final = 6
 
-# What a merged state is compared by.
+# Keys by which two paths are compared.
 KEY_LAST: Final = 0
 KEY_FIRST: Final = 1
 KEY_LAST_LABEL: Final = 2
@@ -98,37 +96,37 @@ KEY_FOLD: Final = 4
 KEY_MATCH_NUMBER: Final = 5
 KEY_LIMIT: Final = 6
 
-# ---- why the kernel stopped ---------------------------------------------------------------------
+# ---- why the kernel stopped --------------------------------------------------------------------
 
 DONE: Final = 0
-OUTPUT_FULL: Final = 1  # the output
-STACK_FULL: Final = 2  # the stack of ways or of marks
-QUESTION: Final = 3
+OUTPUT_FULL: Final = 1
+STACK_FULL: Final = 2  # the stack of alternatives or of marks
+QUESTION: Final = 3  # only Python can evaluate a condition or a measure
 TOO_MANY_STEPS: Final = 4
 SKIPS_NOWHERE: Final = 5  # AFTER MATCH SKIP TO a variable that has no row
 SKIPS_IN_PLACE: Final = 6  # ... or to the match's first row
 
-# ---- what Python answers ------------------------------------------------------------------------
+# ---- answers of Python -------------------------------------------------------------------------
 
 NO: Final = 0
 YES: Final = 1
-NOT_YET: Final = 2  # a row that has not come can tell
+NOT_YET: Final = 2  # it depends on a row that has not arrived
 
-# ---- places in its state, an array of int64 -----------------------------------------------------
+# ---- the state of the kernel, an array of int64 ------------------------------------------------
 
 PHASE: Final = 0
 PARTITION: Final = 1
 BEGIN: Final = 2  # the row where the search began
 NUMBER: Final = 3
-COVERED: Final = 4  # the row behind all that a match has
+COVERED: Final = 4  # the row after the last row of any match
 PC: Final = 5
 ROW: Final = 6
-WAYS: Final = 7
-TRAIL: Final = 8
+DEPTH: Final = 7  # alternatives on the stack
+TRAIL: Final = 8  # marks made by this search
 STEPS: Final = 9
 STEPS_BEFORE: Final = 10
 ANSWER: Final = 11
-FOUND: Final = 12  # records written
+FOUND: Final = 12  # matches written
 LABELS: Final = 13  # labels written
 FORGOTTEN: Final = 14  # rows before this one have no marks
 MERGING: Final = 15
@@ -141,23 +139,24 @@ ERRORS: Final = 21
 FARTHEST: Final = 22
 STATE_SIZE: Final = 24
 
-# ---- columns of `KernelRows.parts`, one row a partition
-# ------------------------------------------------
+# ---- columns of `KernelRows.parts`, one row per partition --------------------------------------
 
-# Where its next search begins, what a match has covered, and the number of its last match: read
-# when the partition is begun, written when it is left.
+# Where the next search begins, what matches have covered, and the number of the last match: read
+# when the kernel begins the partition, written when it leaves it.
 NEXT: Final = 0
 NEXT_COVERED: Final = 1
 NEXT_NUMBER: Final = 2
-HAS_FIRST: Final = 3  # its first row is the partition's first
-IS_OPEN: Final = 4  # rows may still come behind its last
+HAS_FIRST: Final = 3  # the first row here is the first of the partition
+IS_OPEN: Final = 4  # rows may still arrive
 PART_SIZE: Final = 5
 
-SEARCH: Final = 0
-RESUME: Final = 1
-ANSWERED: Final = 2
+# ---- values of PHASE ---------------------------------------------------------------------------
 
-# ---- AFTER MATCH SKIP ---------------------------------------------------------------------------
+SEARCH: Final = 0  # begin the next search
+RESUME: Final = 1  # continue at an instruction
+ANSWERED: Final = 2  # continue with the answer of Python
+
+# ---- AFTER MATCH SKIP --------------------------------------------------------------------------
 
 PAST_LAST: Final = 0
 NEXT_ROW: Final = 1
@@ -165,9 +164,12 @@ TO_FIRST: Final = 2
 TO_LAST: Final = 3
 
 
+# ---- arrays ------------------------------------------------------------------------------------
+
+
 class KernelInstructions(NamedTuple):
-    """`need`: bits of the variables that can come first, `ENDS` if the match can end here.
-    `place`: the bit of a mark; -1: none; -2 - n: list n of keys."""
+    """`need`: bits of the variables that can come first, `END_BIT` if the match can end here.
+    `place`: the bit of the mark; -1: no mark; -2 - n: list n of keys."""
 
     op: Any
     first: Any
@@ -175,14 +177,16 @@ class KernelInstructions(NamedTuple):
     label: Any
     need: Any
     place: Any
-    settings: Any  # entry, skip, shows unmatched rows, measures' reach, steps, words, merging
+    settings: (
+        Any  # entry, skip, shows unmatched rows, rows ahead of measures, steps, words, merging
+    )
 
 
 class KernelRows(NamedTuple):
-    """`may`: a bit for each variable whose physical conditions hold, or may hold. `more`: for
-    those beyond the bits. `limit`: the row behind the last that WITHIN allows, empty without; one
-    more than the partition's end where rows that are allowed may still come. `reach`: how far
-    behind a row a variable's physical conditions look."""
+    """`may`: a bit for each variable whose physical conditions hold, or may hold; `more`: the same
+    for the variables beyond the bits. `reach`: for each variable, the rows ahead that its physical
+    conditions read. `limit`: the position after the last row that WITHIN allows, empty without
+    WITHIN; one more than the end of the partition if rows that WITHIN allows may still arrive."""
 
     begin: Any
     end: Any
@@ -195,7 +199,7 @@ class KernelRows(NamedTuple):
 
 
 class KernelConditions(NamedTuple):
-    """`start`: by variable where its bytecode begins, -1: none, -2: Python's."""
+    """`start`: for each variable, where its bytecode begins; -1: none; -2: Python evaluates it."""
 
     start: Any
     code: Any
@@ -212,8 +216,8 @@ class KernelConditions(NamedTuple):
 
 
 class KernelPath(NamedTuple):
-    """What conditions read of the path: the rows of each set, and folds over them as they were
-    after each row, so that going back is to forget the last entries."""
+    """What conditions read of the path: the rows of each set, and the folds over them as they were
+    after each row, so that going back only forgets the last entries."""
 
     member: Any
     rows: Any
@@ -227,15 +231,18 @@ class KernelPath(NamedTuple):
 
 
 class KernelMemo(NamedTuple):
-    """`merged`: pairs of a place and of what was read ahead there."""
+    """Instructions that failed, by row. `merged`: pairs of an instruction with a row, and of the
+    fingerprint of the path there."""
 
     marks: Any
-    keys: Any  # lists of what is compared
+    keys: Any  # where each list of keys begins in `key`
     key: Any  # kind, fold, anchor, set, offset, shift, column, whether that is a float
     merged: Any
 
 
 class BacktrackStack(NamedTuple):
+    """Alternatives to be tried, and the marks made since (`trail`: how many before each)."""
+
     pc: Any
     row: Any
     trail: Any
@@ -243,6 +250,8 @@ class BacktrackStack(NamedTuple):
 
 
 class KernelMatches(NamedTuple):
+    """The output. `labels` has those of all matches, one match after the other."""
+
     start: Any
     length: Any
     number: Any

@@ -361,7 +361,7 @@ class KernelSearch:
 
     @property
     def standing(self) -> SearchProgress:
-        return self._ends.standing()
+        return self._ends.progress()
 
     def blocks(self) -> Iterator[MatchBlock]:
         if not self._table.size:

@@ -1,8 +1,8 @@
-"""The rows of a bucket: sorted by key and order, each addressed by its position.
+"""The rows of a bucket, sorted by key and order, and how far the searches of each partition are.
 
-Rows whose order keys are equal keep the order in which they arrived. Partitions are runs of
-positions. Only columns that something reads are brought into this order; the payload is taken
-once, from the shipped table, for the rows of the answer.
+A row is addressed by its position in that order; rows with equal order keys keep the order in which
+they arrived, and a partition is a run of positions. Only columns that something reads are brought
+into this order; the payload is taken once, from the shipped table, for the rows of the answer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from spark_cep.udfs.row_program import Aggregate, RowRead
 from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.leaves import leaves_of, replace_with_cells
 from spark_cep.udfs.values.codes import key_codes, sort_codes
-from spark_cep.udfs.values.evaluate import condition_holds as holds_
-from spark_cep.udfs.values.evaluate import evaluate_expression
+from spark_cep.udfs.values.evaluate import condition_holds, evaluate_expression
 from spark_cep.udfs.values.vectors import EventColumns, Vector
 
 if TYPE_CHECKING:
@@ -40,32 +39,16 @@ if TYPE_CHECKING:
 
 
 Positions = npt.NDArray[np.int64]
-# Up to so many rows away, the rows without such a neighbour are found one distance at a time.
+# Up to this distance, the rows without such a neighbour are found one distance at a time.
 _FEW_ROWS: Final = 16
 
 
-@dataclass(frozen=True)
-class _TextCondition:
-    expression: Expression
-
-
-@dataclass(frozen=True)
-class TextExpressions:
-    """The expressions whose words share one vocabulary."""
-
-    conditions: tuple[_TextCondition, ...]
-
-    @classmethod
-    def of(cls, expressions: Sequence[Expression]) -> TextExpressions:
-        leaves_ = [leaf for each in expressions for leaf in leaves_of(each)]
-        arguments = [leaf.argument for leaf in leaves_ if isinstance(leaf, Aggregate)]
-        every = [*expressions, *(each for each in arguments if each is not None)]
-        return cls(tuple(_TextCondition(replace_with_cells(each, [])) for each in every))
+# ---- the table ---------------------------------------------------------------------------------
 
 
 class RowTable:
-    """`ignored`: rows that WITHIN leaves out, for they have no time. `dropped`: rows of each
-    partition that came before those of the table, in an advance of several."""
+    """`ignored`: rows that WITHIN leaves out because they have no time. `dropped`: for each
+    partition, the rows before those of the table that earlier advances have dropped."""
 
     def __init__(self, program: RowProgram, table: pa.Table) -> None:
         rows = table.num_rows
@@ -99,21 +82,26 @@ class RowTable:
         return np.repeat(self.ends, self.ends - self.begins)
 
     def rows(self, positions: Positions) -> Positions:
-        """Rows of the shipped table."""
+        """The rows of the shipped table at these positions."""
         return positions if self.permutation is None else self.permutation[positions]
 
     def places(self, positions: Positions) -> Positions:
-        """Their places in their partitions, from 0."""
-        of = np.searchsorted(self.begins, positions, "right") - 1
-        return np.asarray(positions - self.begins[of] + self.dropped[of])
+        """The places of the rows in their partitions, from 0."""
+        partition = np.searchsorted(self.begins, positions, "right") - 1
+        return np.asarray(positions - self.begins[partition] + self.dropped[partition])
 
     def key_of(self, position: int) -> list[object]:
-        """The partition key's values at a row, for messages."""
+        """The values of the partition key at a row, for messages."""
         row = int(self.rows(np.array([position]))[0])
         return [self.shipped.column(i)[row].as_py() for i in self.program.keys]
 
+    def describe_partition(self, position: int) -> str:
+        """The partition of a row, for messages."""
+        key = self.key_of(position)
+        return f"partition key {key!r}" if key else "the only partition (no PARTITION BY)"
+
     def limits(self) -> Positions | None:
-        """For each row the first one that WITHIN puts too late for a match that begins there."""
+        """For each row, the first row that WITHIN excludes from a match that begins there."""
         if self.program.within is None:
             return None
         time = column_to_numpy(self.shipped.column(self.program.orders[0].column))
@@ -121,9 +109,10 @@ class RowTable:
             time = time[self.permutation]
         return time_window_ends(time, self.begin_of, self.end_of, self.program.within.size)
 
-    def passed(self, horizon: int | float | None) -> Array:
-        """For each row whether no row that comes after `horizon` can be within a match that begins
-        there. Such a row is later; a difference of floats may come out the same."""
+    def closed_windows(self, horizon: int | float | None) -> Array:
+        """For each row, whether WITHIN excludes every row after `horizon` from a match that begins
+        there. Rows after the horizon are later than it, but a difference of floats may round to the
+        same value."""
         if horizon is None or self.program.within is None:
             return np.zeros(self.size, np.bool_)
         order, size = self.program.orders[0], self.program.within.size
@@ -138,7 +127,7 @@ class RowTable:
         return np.asarray(time <= latest, np.bool_)
 
     def shifted(self, column: int, type_: Type, shift: int) -> Vector:
-        """The column so many rows further on in the partition, NULL beyond its ends."""
+        """The column, `shift` rows ahead in the partition; NULL beyond its ends."""
         vector = self.columns.every(column, type_)
         if shift == 0:
             return vector
@@ -148,7 +137,7 @@ class RowTable:
         return Vector(values, valid, vector.nan_free)
 
     def inside(self, shift: int) -> Array:
-        """Whether there is a row so many further on."""
+        """For each row, whether its partition has a row `shift` rows ahead."""
         if abs(shift) > _FEW_ROWS:
             at = np.arange(self.size) + shift
             return np.asarray((at >= self.begin_of) & (at < self.end_of))
@@ -159,15 +148,34 @@ class RowTable:
         return inside
 
 
+@dataclass(frozen=True)
+class _TextCondition:
+    expression: Expression
+
+
+@dataclass(frozen=True)
+class TextExpressions:
+    """The expressions whose strings are coded by one vocabulary."""
+
+    conditions: tuple[_TextCondition, ...]
+
+    @classmethod
+    def of(cls, expressions: Sequence[Expression]) -> TextExpressions:
+        leaves = [leaf for each in expressions for leaf in leaves_of(each)]
+        arguments = [leaf.argument for leaf in leaves if isinstance(leaf, Aggregate)]
+        every = [*expressions, *(each for each in arguments if each is not None)]
+        return cls(tuple(_TextCondition(replace_with_cells(each, [])) for each in every))
+
+
 def _shift_values(values: Array, shift: int) -> Array:
-    """The values so many places further on; what stands where there is none is arbitrary."""
-    moved = values.copy()
+    """The values `shift` places ahead; where there is no such place, the value is arbitrary."""
+    shifted = values.copy()
     if 0 < abs(shift) < len(values):
         if shift < 0:
-            moved[-shift:] = values[:shift]
+            shifted[-shift:] = values[:shift]
         else:
-            moved[:-shift] = values[shift:]
-    return moved
+            shifted[:-shift] = values[shift:]
+    return shifted
 
 
 def _sort_permutation(codes: list[Array], size: int) -> Positions | None:
@@ -180,7 +188,7 @@ def _sort_permutation(codes: list[Array], size: int) -> Positions | None:
         return order
     if (combined[1:] >= combined[:-1]).all():
         return None
-    # The unstable sort is several times faster, and equal codes are few as a rule.
+    # The unstable sort is several times faster, and there are usually few equal codes.
     order = np.argsort(combined)
     ordered = combined[order]
     same = np.zeros(size + 1, np.bool_)
@@ -192,23 +200,23 @@ def _sort_permutation(codes: list[Array], size: int) -> Positions | None:
     return order
 
 
-# --------------------------------------------------------------------------------------------------
-# Conditions on a row and its neighbours alone: one column of booleans for the whole bucket.
-# --------------------------------------------------------------------------------------------------
+# ---- conditions on a row and its neighbours ----------------------------------------------------
 
 
 def condition_mask(condition: Expression, table: RowTable, tally: ErrorTally) -> Array:
-    """For each row: is the condition TRUE of it."""
+    """For each row, whether the condition is TRUE."""
     read: list[Expression] = []
     expression = replace_with_cells(condition, read)
-    found = holds_(expression, lambda cell: _read_cell(cell, read, table), table.columns, tally)
-    return np.broadcast_to(found, (table.size,))
+    holds = condition_holds(
+        expression, lambda cell: _read_cell(cell, read, table), table.columns, tally
+    )
+    return np.broadcast_to(holds, (table.size,))
 
 
 def expression_values(
     expression: Expression, table: RowTable, tally: ErrorTally
 ) -> tuple[Vector, Array | None]:
-    """The expression at each row, and where it failed."""
+    """The value of the expression at each row, and the rows where it failed."""
     read: list[Expression] = []
     cells = replace_with_cells(expression, read)
     vector = evaluate_expression(
@@ -235,19 +243,20 @@ def _read_cell(cell: Cell, read: list[Expression], table: RowTable) -> Vector:
     return table.shifted(leaf.column, leaf.type, leaf.shift)
 
 
-# --------------------------------------------------------------------------------------------------
-# Where the searches of each partition of a table stand: before its first row in a batch, and
-# where they were left in an advance of several.
-#
-# Always holds: what lies before `begin` is decided and shown, and nothing of the rest is.
-# --------------------------------------------------------------------------------------------------
+# ---- the searches of each partition ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """One entry for each partition; positions are the table's. `begin`: the next search's first
-    row. `covered`: the row behind all that a match has. `number`: of the last match. `dropped`:
-    rows of the partition before the table's first. `is_open`: rows may still come."""
+    """How far the searches of each partition are: at its first row in a batch, where the last
+    advance left them in a stream. Everything before `begin` is decided and in the answer, and
+    nothing of the rest is.
+
+    One entry for each partition; positions are those of the table. `begin`: the first row of the
+    next search. `covered`: the position after the last row of any match. `number`: of the last
+    match. `dropped`: rows of the partition before its first row in the table. `is_open`: rows may
+    still arrive.
+    """
 
     begin: Array
     covered: Array
@@ -268,23 +277,25 @@ class SearchProgress:
 
 
 class PartitionEnds:
-    """Which partitions of a table end, and which only have no more rows yet. `parts`: what the
-    kernel reads and writes. `horizon`: rows at this time and before it have come, all of them."""
+    """Which partitions of a table are complete, and which are open: rows may still arrive.
 
-    def __init__(self, standing: SearchProgress, horizon: int | float | None = None) -> None:
+    `parts` is what the kernel reads and writes. `horizon`: all rows up to this time have arrived.
+    """
+
+    def __init__(self, progress: SearchProgress, horizon: int | float | None = None) -> None:
         self.horizon = horizon
-        self._before = standing
-        self._is_open = standing.is_open
-        self.any_open = bool(standing.is_open.any())
-        self.parts = np.zeros((len(standing.begin), r.PART_SIZE), np.int64)
-        self.parts[:, r.NEXT] = standing.begin
-        self.parts[:, r.NEXT_COVERED] = standing.covered
-        self.parts[:, r.NEXT_NUMBER] = standing.number
-        self.parts[:, r.HAS_FIRST] = standing.dropped == 0
-        self.parts[:, r.IS_OPEN] = standing.is_open
+        self._before = progress
+        self._is_open = progress.is_open
+        self.any_open = bool(progress.is_open.any())
+        self.parts = np.zeros((len(progress.begin), r.PART_SIZE), np.int64)
+        self.parts[:, r.NEXT] = progress.begin
+        self.parts[:, r.NEXT_COVERED] = progress.covered
+        self.parts[:, r.NEXT_NUMBER] = progress.number
+        self.parts[:, r.HAS_FIRST] = progress.dropped == 0
+        self.parts[:, r.IS_OPEN] = progress.is_open
 
-    def standing(self) -> SearchProgress:
-        """As the kernel left it."""
+    def progress(self) -> SearchProgress:
+        """The progress as the kernel left it."""
         return replace(
             self._before,
             begin=self.parts[:, r.NEXT],
@@ -296,6 +307,7 @@ class PartitionEnds:
         """The rows of partitions that are open."""
         return np.repeat(self._is_open, table.ends - table.begins)
 
-    def behind(self, table: RowTable, reach: int) -> Array:
-        """The rows from which so many rows further on is behind an open end."""
+    def beyond_end(self, table: RowTable, reach: int) -> Array:
+        """The rows of open partitions from which `reach` rows ahead is beyond the last known
+        row."""
         return ~table.inside(max(reach, 0)) & self.open_rows(table)

@@ -1,1 +1,1 @@
-"""Row patterns with gaps, matched by joins instead of row by row."""
+"""Row patterns with gaps, matched by joining single rows instead of walking row by row."""
