@@ -72,7 +72,7 @@ class LinearExtensions:
             return shuffles * self.count(part) * self.count(rest)
         if part.bit_count() == 1:
             return 1
-        # Maximal elements with the same predecessors are interchangeable: one stands for all.
+        # Maximal elements with the same predecessors are interchangeable: one is counted for all.
         last = [i for i in bit_numbers(elements) if not self._after[i] & elements]
         alike = Counter(self._before[i] & elements for i in last)
         one = {self._before[i] & elements: i for i in last}

@@ -1,7 +1,7 @@
 """The leaves of row pattern expressions: what conditions and measures read of rows and of the path.
 
 Here leaves are found and replaced, conditions are split into conjuncts, and the reach of a whole
-program is computed: how many rows before and behind a row it reads, and whether a search can stay
+program is computed: how many rows before and after a row it reads, and whether a search can stay
 undecided without a bound. All of it follows from the program alone.
 """
 
