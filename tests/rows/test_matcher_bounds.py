@@ -64,7 +64,7 @@ def test_the_ways_that_wait_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(search, "MOST_STACK_SIZE", 64)
     case = program(concat(plus(v(A)), v(B)))
     assert len(answer(case, rows_of(*range(50)))) == 50
-    with pytest.raises(WorkerError, match="more than 64 ways") as raised:
+    with pytest.raises(WorkerError, match="more than 64 alternatives") as raised:
         answer(case, rows_of(*range(100)))
     assert limit_of(raised) == "ways"
 
