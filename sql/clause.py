@@ -1,8 +1,7 @@
-"""The sections of a MATCH_RECOGNIZE clause: which begins where, and whether they are in order.
+"""The parts of a MATCH_RECOGNIZE clause, as trees and as sections of tokens.
 
-Every word of the clause's grammar may also be the name of a column: ORDER BY measures, AS define.
-A section begins where its words follow something complete and are followed by what the section
-needs, which no expression and no list of names does.
+A `Clause` holds the text of each part and where it is in the statement; `match_pattern` gives the
+texts their meaning, and an error inside one is shown where the user wrote it.
 """
 
 from __future__ import annotations
@@ -15,15 +14,6 @@ if TYPE_CHECKING:
 
     from spark_cep.pattern import Pattern
     from spark_cep.sql.statement import Statement
-
-
-# --------------------------------------------------------------------------------------------------
-# A MATCH_RECOGNIZE clause, read but not yet understood: which text stands in which place.
-#
-# What the texts mean is the business of `match_pattern`. They keep where they stand in the
-# statement, so that what is wrong inside one is shown where the user wrote it.
-# --------------------------------------------------------------------------------------------------
-
 
 Span = tuple[int, int]
 
@@ -103,6 +93,8 @@ class Clause:
             yield self.within
         yield from (each.part for each in self.define)
 
+
+# ---- sections ------------------------------------------------------------------------------------
 
 SECTION_ORDER = (
     "PARTITION BY", "ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "PATTERN", "WITHIN",

@@ -18,7 +18,7 @@ from spark_cep.api import match_pattern
 from spark_cep.errors import PlanError
 from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
 from spark_cep.spark.metrics import records_of
-from spark_cep.sql.clauses import find_clauses
+from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.kinds import (
     TemporaryView,
     check_no_window_patterns,
@@ -27,8 +27,8 @@ from spark_cep.sql.kinds import (
     find_explain,
     read_temporary_view,
 )
+from spark_cep.sql.location import find_clauses
 from spark_cep.sql.parameters import fill_template
-from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.statement import Statement, UnterminatedTextError
 from spark_cep.udfs.public import public
 

@@ -1,9 +1,5 @@
 """A statement as the user wrote it: its tokens, its brackets, and errors that point into it.
 
-The tokens are sqlglot's with every word plain: which words mean something depends on where they
-stand, and most of SQL is none of our business. sqlglot would also swallow what follows EXPLAIN as
-one string, and join ORDER BY to one token unless a comment stands between.
-
 What goes to Spark is always cut from the text by position, never printed from tokens.
 """
 
@@ -25,90 +21,7 @@ if TYPE_CHECKING:
 
     from spark_cep.errors import PatternError
 
-
-# --------------------------------------------------------------------------------------------------
-# Texts made from a text by replacing parts of it, that know where their characters came from.
-# --------------------------------------------------------------------------------------------------
-
-
-TextEdit = tuple[int, int, str]
-
-
-@dataclass(frozen=True)
-class DerivedText:
-    """`original[start:end]` with replacements. `pieces`: from which character of `text` on, which
-    character of the original it is, and whether those that follow it were copied."""
-
-    original: str
-    text: str
-    pieces: tuple[tuple[int, int, bool], ...]
-
-    def source(self, offset: int) -> int:
-        """Where a character of the text came from; of a replacement the beginning.
-
-        >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).source(13)
-        11
-        """
-        at = bisect_right(self.pieces, offset, key=lambda piece: piece[0]) - 1
-        start, source, copied = self.pieces[max(at, 0)]
-        return source + (offset - start if copied else 0)
-
-
-def derive_text(
-    original: str, span: tuple[int, int], edits: Iterable[TextEdit] = ()
-) -> DerivedText:
-    """Characters [start, end) of a text, with edits (start, end, replacement).
-
-    >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).text
-    'a < 1000 AND b'
-    """
-    start, end = span
-    texts: list[str] = []
-    pieces: list[tuple[int, int, bool]] = []
-    length, done = 0, start
-
-    def add(text: str, source: int, *, copied: bool) -> None:
-        nonlocal length
-        if text:
-            pieces.append((length, source, copied))
-            texts.append(text)
-            length += len(text)
-
-    for begin, stop, replacement in sorted(edits):
-        if start <= begin and stop <= end:
-            add(original[done:begin], done, copied=True)
-            add(replacement, begin, copied=False)
-            done = stop
-    add(original[done:end], done, copied=True)
-    return DerivedText(original, "".join(texts), tuple(pieces) or ((0, start, True),))
-
-
 TokenKind = Literal["word", "quoted", "string", "number", "symbol"]
-
-
-class _PlainDialect(Spark):
-    """Spark's tokens without keywords; braces are braces, not a template language's."""
-
-    class Tokenizer(Spark.Tokenizer):
-        COMMANDS: ClassVar[set[TokenType]] = set()
-        COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
-        NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
-        KEYWORDS: ClassVar[dict[str, TokenType]] = {
-            text: kind
-            for text, kind in Spark.Tokenizer.KEYWORDS.items()
-            if not text[0].isalpha() and not set(text) & set("{}") and text not in {"/*+", "??"}
-        }
-
-
-_DIALECT = _PlainDialect()
-_STRINGS = {
-    TokenType.STRING,
-    TokenType.RAW_STRING,
-    TokenType.HEX_STRING,
-    TokenType.NATIONAL_STRING,
-    TokenType.BYTE_STRING,
-}
-_OPENS, _CLOSES = {"(": ")", "[": "]"}, {")", "]"}
 
 
 @dataclass(frozen=True)
@@ -237,6 +150,34 @@ class UnterminatedTextError(Exception):
     """The text ends inside a quote or a comment."""
 
 
+# ---- tokens --------------------------------------------------------------------------------------
+
+
+class _PlainDialect(Spark):
+    """Spark's tokens without keywords; braces are braces, not a template language's."""
+
+    class Tokenizer(Spark.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
+        NUMERIC_LITERALS: ClassVar[dict[str, str]] = {}
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            text: kind
+            for text, kind in Spark.Tokenizer.KEYWORDS.items()
+            if not text[0].isalpha() and not set(text) & set("{}") and text not in {"/*+", "??"}
+        }
+
+
+_DIALECT = _PlainDialect()
+_STRINGS = {
+    TokenType.STRING,
+    TokenType.RAW_STRING,
+    TokenType.HEX_STRING,
+    TokenType.NATIONAL_STRING,
+    TokenType.BYTE_STRING,
+}
+_OPENS, _CLOSES = {"(": ")", "[": "]"}, {")", "]"}
+
+
 def _tokenize(text: str) -> Iterator[SqlToken]:
     try:
         found = _DIALECT.tokenize(text)
@@ -255,3 +196,57 @@ def _token_kind(kind: TokenType, text: str) -> TokenKind:
     if kind == TokenType.NUMBER:
         return "number"
     return "word" if text[0] == "_" or text[0].isalnum() or ord(text[0]) > 127 else "symbol"
+
+
+# ---- derived text --------------------------------------------------------------------------------
+
+TextEdit = tuple[int, int, str]
+
+
+@dataclass(frozen=True)
+class DerivedText:
+    """`original[start:end]` with replacements. `pieces`: from which character of `text` on, which
+    character of the original it is, and whether those that follow it were copied."""
+
+    original: str
+    text: str
+    pieces: tuple[tuple[int, int, bool], ...]
+
+    def source(self, offset: int) -> int:
+        """Where a character of the text came from; of a replacement the beginning.
+
+        >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).source(13)
+        11
+        """
+        at = bisect_right(self.pieces, offset, key=lambda piece: piece[0]) - 1
+        start, source, copied = self.pieces[max(at, 0)]
+        return source + (offset - start if copied else 0)
+
+
+def derive_text(
+    original: str, span: tuple[int, int], edits: Iterable[TextEdit] = ()
+) -> DerivedText:
+    """Characters [start, end) of a text, with edits (start, end, replacement).
+
+    >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).text
+    'a < 1000 AND b'
+    """
+    start, end = span
+    texts: list[str] = []
+    pieces: list[tuple[int, int, bool]] = []
+    length, done = 0, start
+
+    def add(text: str, source: int, *, copied: bool) -> None:
+        nonlocal length
+        if text:
+            pieces.append((length, source, copied))
+            texts.append(text)
+            length += len(text)
+
+    for begin, stop, replacement in sorted(edits):
+        if start <= begin and stop <= end:
+            add(original[done:begin], done, copied=True)
+            add(replacement, begin, copied=False)
+            done = stop
+    add(original[done:end], done, copied=True)
+    return DerivedText(original, "".join(texts), tuple(pieces) or ((0, start, True),))

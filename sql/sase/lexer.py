@@ -1,10 +1,9 @@
-"""The words and signs of SASE text, with their places.
+"""The tokens of SASE text with their places, and a reader that moves through them.
 
 The papers print one operator in several ways (AND, ∧, ^, &), and text copied from them has typeset
-forms too (\\land, \\ldots, subscripts). Every sign becomes one canonical mark here, so that no
-grammar knows more than one spelling. Words stay as written: only a grammar knows whether `E` is
-a type or `OR` an operator. sqlglot's tokenizer reads Spark SQL, in which most of these signs mean
-something else or nothing.
+forms too (\\land, \\ldots, subscripts). Every sign becomes one canonical mark here, so that the
+grammar knows only one spelling. Words stay as written: only the grammar knows whether `E` is a
+type or `OR` an operator.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from spark_cep.expressions.problems import Place, Problems
+from spark_cep.sql.literals import sql_string
 from spark_cep.sql.sase.nodes import SqlLiteral
 
 SaseTokenKind = Literal["name", "quoted", "number", "string", "mark", "end"]
@@ -163,22 +163,7 @@ def _requote(found: re.Match[str]) -> str:
     return '"' if found.group() == '\\"' else "\\'" if found.group() == "'" else found.group()
 
 
-def sql_string(value: str) -> str:
-    """A text as a literal of Spark SQL.
-
-    >>> sql_string("it's")
-    "'it\\\\'s'"
-    """
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-# --------------------------------------------------------------------------------------------------
-# A place in the tokens, moved forward by the grammars.
-#
-# Grammars only ever look at the next tokens and take them; nothing is tried and taken back, so the
-# first token that fits no rule is where the error is.
-# --------------------------------------------------------------------------------------------------
-
+# ---- reader --------------------------------------------------------------------------------------
 
 # Words that end what stands before them.
 CLAUSES = ("PATTERN", "WHERE", "WITHIN", "RETURN", "HAVING", "FROM", "PARTITION")

@@ -1,15 +1,15 @@
-"""What the names of a text mean that are no variables: the `symbols=` argument.
+"""What the names in SASE text mean: the `symbols=` argument, variables and functions.
 
     "Finance": ["JPM", "GS"]      a set; as a family, S_2 is its second member
-    "T": 0.9, "n": 4              a number; whole numbers also count ∀ and S_1, ..., S_n
+    "T": 0.9, "n": 4              a number; whole numbers also give ∀ and S_1, ..., S_n their end
     "E": None                     a type without a condition
-    "Stock": "kind = 'S'"         a type by its condition, in a column's own words
+    "Stock": "kind = 'S'"         a type by its condition over bare columns
     "Corr": pearson               a function: a cep.udf, its name, or Spark SQL over {0}, {1}
     "h": "20 minutes"             a window
 
 Text is always Spark SQL (for a window: a duration), never a string value: 'GOOG' as a value is
-"'GOOG'", or a bare GOOG in the text. Names are matched as written, because the papers tell T the
-type from t the variable by nothing else.
+"'GOOG'", or a bare GOOG in the text. Symbols are matched as written, because case is all by which
+the papers distinguish a type T from a variable t.
 """
 
 from __future__ import annotations
@@ -32,15 +32,13 @@ from spark_cep.expressions.refusals import REFUSED_AGGREGATES
 from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
 from spark_cep.expressions.types import parse_literal
 from spark_cep.expressions.user_functions import UserFunction, find_user_function
-from spark_cep.sql.sase.lexer import sql_string
+from spark_cep.sql.literals import sql_string
 
 if TYPE_CHECKING:
     from spark_cep.sql.sase.nodes import SaseVariable
 
-
 SymbolValue = bool | int | float | Decimal | str | date
 Symbol = SymbolValue | timedelta | UserFunction | list[SymbolValue] | None
-
 _VALUES = (bool, int, float, Decimal, str, date)
 _SETS = (list, tuple, set, frozenset)
 _KINDS = (
@@ -212,13 +210,7 @@ def _describe_value(value: object) -> str:
     return known.get(_symbol_kind(value), f"a {type(value).__name__}")
 
 
-# --------------------------------------------------------------------------------------------------
-# What the names in conditions mean: variables, symbols, functions, plain words.
-#
-# A bare word beside `=` or in a set is the text that it is (a.ticker = MSFT), as printed in the
-# papers. Anywhere else it would be a number or a column that nobody gave, so there it is an error.
-# --------------------------------------------------------------------------------------------------
-
+# ---- scope ---------------------------------------------------------------------------------------
 
 # Functions of Kleene lists, which conditions have whatever Spark calls by these names.
 FOLD_NAMES = frozenset({"prev", "first", "last", "count", "sum", "avg", "min", "max"})

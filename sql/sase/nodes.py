@@ -1,7 +1,8 @@
-"""From the parsed PATTERN clause to pattern nodes, and what is known of its variables.
+"""What SASE text says, as trees: pattern, conditions, window.
 
-Everything that the compiler would refuse in the shape of a pattern is refused here already: here
-its place in the text is known, and the hint can be written in SASE.
+Names are still as written: `S_i` or `T` get their meaning when families are expanded and symbols
+looked up, so that a node under ∀ can be read once for every number. Every node has its place, for
+errors.
 """
 
 from __future__ import annotations
@@ -12,17 +13,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from spark_cep.expressions.problems import Place
 
-
-# --------------------------------------------------------------------------------------------------
-# What SASE text says, as trees: the pattern, the conditions, the window.
-#
-# Names are still as written: `S_i` or `T` get their meaning only where families are counted out and
-# symbols looked up, so that a node under ∀ can be read once for every number. Every node has its
-# place, for errors.
-# --------------------------------------------------------------------------------------------------
-
-
-# ---- PATTERN -----------------------------------------------------------------------------------
+# ---- PATTERN -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -68,8 +59,7 @@ class Combination:
 
 SaseNode = EventDeclaration | EventNegation | Repetition | FamilyDots | Combination
 
-
-# ---- WHERE -------------------------------------------------------------------------------------
+# ---- WHERE ---------------------------------------------------------------------------------------
 
 ListReading = Literal["each", "prev", "first", "last"]
 
@@ -228,8 +218,7 @@ SaseExpression = (
     | ForAllCondition
 )
 
-
-# ---- the whole ---------------------------------------------------------------------------------
+# ---- WITHIN, and the whole query -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

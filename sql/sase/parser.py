@@ -1,13 +1,27 @@
-"""Values in conditions: sums, products, literals, names, calls.
+"""The grammar of SASE text: the PATTERN, WHERE and WITHIN clauses.
 
+    sequence    or ; or ; ...
+    or          and OR and ...
+    and         part AND part ...
+    part        NOT part | primary with quantifiers
+    primary     SEQ(...) AND(...) OR(...) KLEENE(...) NOT(...) | ( ... ) | declaration
+    declaration Type[+*?] name[] (attributes)
+
+    disjunction conjunction OR conjunction ...
+    conjunction negation AND negation ...
+    negation    NOT negation | ∀ i ∈ {2, n}: disjunction | comparison
+    comparison  sum < sum < sum | sum [NOT] IN set | sum IS NULL | sum LIKE sum | sum BETWEEN ...
     sum         product + product ...
     product     signed * signed ...
     signed      - signed | value
     value       10k | 10,000 | 6:00 | 'text' | name | a.price | a[i].price | f(a.x, b.y) | ( ... )
 
-`f[...]` is a call, as the EIRES paper prints it, unless a column follows: `a[1].price` is one
-element of a Kleene list. `SAME[...]` stands among the values because `[x]`, its short form, starts
-like one.
+    window      4 hours | 5min | 1 hour 30 minutes | 2000 events | 50K events | 10 | h
+
+An operator of a pattern may be before its parts, as SASE has it, or between them. The papers do not
+say whether `A; B OR C` is (A; B) OR C, so that takes parentheses. Conditions are a small part of
+Spark SQL plus what the papers add to it. sqlglot's expression parser is not used: it takes ^ for a
+bit operation and [x] for an array.
 """
 
 from __future__ import annotations
@@ -46,209 +60,11 @@ from spark_cep.sql.sase.nodes import (
     WindowAmount,
     WindowClause,
 )
-from spark_cep.sql.sase.resolver import _EXAMPLES
 
 if TYPE_CHECKING:
     from spark_cep.expressions.problems import Place
 
-
-OPENING = {"{": "}", "(": ")", "[": "]"}
-_LITERALS = ("TRUE", "FALSE", "NULL")
-_CONDITION_WORDS = frozenset(
-    {"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "RLIKE", "WHERE", "WITHIN", "PATTERN"}
-)
-_OTHER_SQL_HINT = 'conditions in full Spark SQL are added in Python: sase(...).where("...")'
-_HOURS, _MINUTES, _SECONDS = 24, 60, 60
-
-
-class ValueParser:
-    """`either` reads a whole condition: values in parentheses are conditions, too."""
-
-    def __init__(self, reader: TokenReader) -> None:
-        self._reader = reader
-        # Inside a list a comma ends a number, elsewhere it may group its digits.
-        self._in_list = False
-
-    def either(self) -> SaseExpression:
-        raise NotImplementedError
-
-    def _sum(self) -> SaseExpression:
-        return self._arithmetic(("+", "-"), self._product)
-
-    def _product(self) -> SaseExpression:
-        return self._arithmetic(("*", "/", "%"), self._signed)
-
-    def _arithmetic(
-        self, operators: tuple[str, ...], part: Callable[[], SaseExpression]
-    ) -> SaseExpression:
-        left = first = part()
-        while self._reader.at(*operators):
-            operator = keyword_of(self._reader.advance())
-            left = ArithmeticNode(operator, left, part(), self._since(first))
-        return left
-
-    def _signed(self) -> SaseExpression:
-        start = self._reader.take("-", "+")
-        if start is None:
-            return self._value()
-        return ArithmeticNode(keyword_of(start), None, self._signed(), self._reader.since(start))
-
-    # ---- values --------------------------------------------------------------------------------
-
-    def _value(self) -> SaseExpression:
-        reader, token = self._reader, self._reader.token
-        word = keyword_of(token)
-        if token.kind == "number":
-            return self._number()
-        if token.kind == "string":
-            reader.advance()
-            return SqlLiteral(token.value, token.place)
-        if word == "(":
-            return self._parenthesized()
-        if word == "[":
-            return self._same(reader.advance(), token)
-        if token.kind not in {"name", "quoted"} or word in _CONDITION_WORDS:
-            reader.unexpected("expected a value", _OTHER_SQL_HINT)
-        reader.advance()
-        if word in _LITERALS:
-            return SqlLiteral(word, token.place)
-        return self._named(token)
-
-    def _number(self) -> SaseExpression:
-        reader, start = self._reader, self._reader.token
-        hours = start.value
-        found = reader.number(grouped=not self._in_list, typed=True)
-        after = reader.ahead()
-        is_time = reader.at(":") and reader.touches() and reader.touches(1) and hours.isdigit()
-        if not is_time or after.kind != "number":
-            return found
-        parts = [hours]
-        while reader.at(":") and reader.ahead().kind == "number" and reader.touches(1):
-            reader.advance()
-            parts.append(reader.advance().value)
-        return _parse_time_of_day(parts, reader, start)
-
-    def _parenthesized(self) -> SaseExpression:
-        opening = self._reader.advance()
-        outer, self._in_list = self._in_list, False
-        found = self.either()
-        self._reader.close(opening, ")")
-        self._in_list = outer
-        return found
-
-    def _named(self, token: SaseToken) -> SaseExpression:
-        reader = self._reader
-        touching = reader.at("(") or (reader.at("[") and not self._is_index())
-        word = keyword_of(token)
-        if touching and word == "SAME":
-            return self._same(reader.advance(), token)
-        if touching:
-            opening = reader.advance()
-            arguments = self._list(opening, OPENING[keyword_of(opening)])
-            place = reader.since(token)
-            if word == "REMOTE":
-                return RemoteAccess(arguments, place)
-            return FunctionCall(token.value, arguments, place)
-        return self._dotted(token)
-
-    def _is_index(self) -> bool:
-        """Whether the bracket ahead is that of `a[i].price` or `a[]`."""
-        if keyword_of(self._reader.ahead()) == "]":
-            return True
-        depth, count = 0, 0
-        while self._reader.ahead(count).kind != "end":
-            word = keyword_of(self._reader.ahead(count))
-            depth += (word == "[") - (word == "]")
-            count += 1
-            if depth == 0:
-                return keyword_of(self._reader.ahead(count)) == "."
-        return False
-
-    def _dotted(self, token: SaseToken) -> SaseExpression:
-        reader = self._reader
-        reading: ListReading = self._reading(token) if reader.at("[") else "each"
-        parts = [token.value]
-        while reader.at(".") and reader.ahead().kind in {"name", "quoted"}:
-            reader.advance()
-            parts.append(reader.advance().value)
-        if len(parts) == 1:
-            return BareName(token.value, token.place)
-        found: SaseExpression = ColumnReference(tuple(parts), reader.since(token), reading)
-        while reader.at("["):
-            opening = reader.advance()
-            index = self._listed(self._sum)
-            reader.close(opening, "]")
-            found = ElementAccess(found, index, reader.since(token))
-        return found
-
-    def _reading(self, variable: SaseToken) -> ListReading:
-        """a[1] is the first, a[i] each, a[i-1] the one before it, a[a.LEN] the last."""
-        opening = self._reader.advance()
-        text = ""
-        while not self._reader.at("]"):
-            text += self._reader.advance().value.casefold()
-        self._reader.advance()
-        name = variable.value.casefold()
-        known: dict[str, ListReading] = {
-            "": "each", "i": "each", "i-1": "prev", "1": "first",
-            "len": "last", f"{name}.len": "last",
-        }  # fmt: skip
-        found = known.get(text)
-        if found is None:
-            hint = f"there are {name}[1], {name}[i], {name}[i-1] and {name}[{name}.LEN]"
-            raise_syntax_error(
-                f"[{text}] names no element of a list", self._reader.since(opening), hint
-            )
-        return found
-
-    def _same(self, opening: SaseToken, start: SaseToken) -> SaseExpression:
-        attributes = self._list(opening, OPENING[keyword_of(opening)])
-        return SameCondition(attributes, self._reader.since(start))
-
-    def _list(self, opening: SaseToken, closing: str) -> tuple[SaseExpression, ...]:
-        found = []
-        while not self._reader.at(closing):
-            found.append(self._listed(self._sum))
-            if not self._reader.take(","):
-                break
-        self._reader.close(opening, closing)
-        return tuple(found)
-
-    def _listed(self, part: Callable[[], SaseExpression]) -> SaseExpression:
-        outer, self._in_list = self._in_list, True
-        found = part()
-        self._in_list = outer
-        return found
-
-    def _since(self, first: SaseExpression) -> Place:
-        return self._reader.since(first.place)
-
-
-def _parse_time_of_day(parts: list[str], reader: TokenReader, start: SaseToken) -> TimeOfDay:
-    hours, minutes, seconds = (*parts, "0", "0")[:3]
-    place = reader.since(start)
-    sane = len(parts) <= len("hms") and int(hours) < _HOURS and float(minutes) < _MINUTES
-    if not (sane and minutes.isdigit() and float(seconds) < _SECONDS):
-        raise_syntax_error(f"{':'.join(parts)} is no time of day", place, "write 18:00 or 18:00:30")
-    whole, _, fraction = seconds.partition(".")
-    text = f"{int(hours):02}:{int(minutes):02}:{int(whole or 0):02}.{fraction[:6]:<06}"
-    return TimeOfDay(text, place)
-
-
-# --------------------------------------------------------------------------------------------------
-# The PATTERN clause.
-#
-#     sequence    either ; either ; ...
-#     either      both OR both ...
-#     both        part AND part ...
-#     part        NOT part | primary with quantifiers
-#     primary     SEQ(...) AND(...) OR(...) KLEENE(...) NOT(...) | ( ... ) | declaration
-#     declaration Type[+*?] name[] (attributes)
-#
-# An operator may stand before its parts, as SASE has it, or between them. The papers do not say
-# whether `A; B OR C` is (A; B) OR C, so that takes parentheses.
-# --------------------------------------------------------------------------------------------------
-
+# ---- PATTERN -------------------------------------------------------------------------------------
 
 _OPERATORS = {"SEQ": "seq", "AND": "all", "OR": "any"}
 _NEGATIONS = ("NOT", "NEG")
@@ -451,22 +267,17 @@ def _check_no_operator(type_: SaseToken) -> None:
         raise_syntax_error(f"{type_.value} is no operator", type_.place, hint)
 
 
-# --------------------------------------------------------------------------------------------------
-# The WHERE clause.
-#
-#     either      both OR both ...
-#     both        negation AND negation ...
-#     negation    NOT negation | ∀ i ∈ {2, n}: either | comparison
-#     comparison  sum < sum < sum | sum [NOT] IN set | sum IS NULL | sum LIKE sum | sum BETWEEN ...
-#
-# This is a small part of Spark SQL plus what the papers add to it: chains of comparisons, ∈ with
-# named sets, SAME[...], ∀, indexes of Kleene lists, numbers such as 10k and 10,000. sqlglot's
-# expression parser is not used: it takes ^ for a bit operation and [x] for an array.
-# --------------------------------------------------------------------------------------------------
+# ---- WHERE ---------------------------------------------------------------------------------------
 
-
+OPENING = {"{": "}", "(": ")", "[": "]"}
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+_LITERALS = ("TRUE", "FALSE", "NULL")
+_CONDITION_WORDS = frozenset(
+    {"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "RLIKE", "WHERE", "WITHIN", "PATTERN"}
+)
+_OTHER_SQL_HINT = 'conditions in full Spark SQL are added in Python: sase(...).where("...")'
 _RANGE_HINT = "write ∀ i ∈ {2, n}: S_i.price > S_{i-1}.price"
+_HOURS, _MINUTES, _SECONDS = 24, 60, 60
 
 
 def parse_condition(reader: TokenReader) -> SaseExpression:
@@ -479,7 +290,14 @@ def parse_condition(reader: TokenReader) -> SaseExpression:
     return _ConditionParser(reader).either()
 
 
-class _ConditionParser(ValueParser):
+class _ConditionParser:
+    """Values in parentheses are whole conditions, so that both are read by one class."""
+
+    def __init__(self, reader: TokenReader) -> None:
+        self._reader = reader
+        # Inside a list a comma ends a number, elsewhere it may group its digits.
+        self._in_list = False
+
     # ---- logic ---------------------------------------------------------------------------------
 
     def either(self) -> SaseExpression:
@@ -603,15 +421,172 @@ class _ConditionParser(ValueParser):
     def _ahead(self, *values: str) -> bool:
         return keyword_of(self._reader.ahead()) in values
 
+    # ---- values --------------------------------------------------------------------------------
 
-# --------------------------------------------------------------------------------------------------
-# The WITHIN clause.
-#
-#     WITHIN 4 hours | 5min | 1 hour 30 minutes | 2000 events | 50K events | 10 | h
-#
-# A bare number is in the unit of the first order column, as in Pattern.within; a bare word is a
-# symbol. A duration is checked here, where its place is known, and read by Pattern.within.
-# --------------------------------------------------------------------------------------------------
+    def _sum(self) -> SaseExpression:
+        return self._arithmetic(("+", "-"), self._product)
+
+    def _product(self) -> SaseExpression:
+        return self._arithmetic(("*", "/", "%"), self._signed)
+
+    def _arithmetic(
+        self, operators: tuple[str, ...], part: Callable[[], SaseExpression]
+    ) -> SaseExpression:
+        left = first = part()
+        while self._reader.at(*operators):
+            operator = keyword_of(self._reader.advance())
+            left = ArithmeticNode(operator, left, part(), self._since(first))
+        return left
+
+    def _signed(self) -> SaseExpression:
+        start = self._reader.take("-", "+")
+        if start is None:
+            return self._value()
+        return ArithmeticNode(keyword_of(start), None, self._signed(), self._reader.since(start))
+
+    def _value(self) -> SaseExpression:
+        reader, token = self._reader, self._reader.token
+        word = keyword_of(token)
+        if token.kind == "number":
+            return self._number()
+        if token.kind == "string":
+            reader.advance()
+            return SqlLiteral(token.value, token.place)
+        if word == "(":
+            return self._parenthesized()
+        if word == "[":
+            return self._same(reader.advance(), token)
+        if token.kind not in {"name", "quoted"} or word in _CONDITION_WORDS:
+            reader.unexpected("expected a value", _OTHER_SQL_HINT)
+        reader.advance()
+        if word in _LITERALS:
+            return SqlLiteral(word, token.place)
+        return self._named(token)
+
+    def _number(self) -> SaseExpression:
+        reader, start = self._reader, self._reader.token
+        hours = start.value
+        found = reader.number(grouped=not self._in_list, typed=True)
+        after = reader.ahead()
+        is_time = reader.at(":") and reader.touches() and reader.touches(1) and hours.isdigit()
+        if not is_time or after.kind != "number":
+            return found
+        parts = [hours]
+        while reader.at(":") and reader.ahead().kind == "number" and reader.touches(1):
+            reader.advance()
+            parts.append(reader.advance().value)
+        return _parse_time_of_day(parts, reader, start)
+
+    def _parenthesized(self) -> SaseExpression:
+        opening = self._reader.advance()
+        outer, self._in_list = self._in_list, False
+        found = self.either()
+        self._reader.close(opening, ")")
+        self._in_list = outer
+        return found
+
+    def _named(self, token: SaseToken) -> SaseExpression:
+        reader = self._reader
+        touching = reader.at("(") or (reader.at("[") and not self._is_index())
+        word = keyword_of(token)
+        if touching and word == "SAME":
+            return self._same(reader.advance(), token)
+        if touching:
+            opening = reader.advance()
+            arguments = self._list(opening, OPENING[keyword_of(opening)])
+            place = reader.since(token)
+            if word == "REMOTE":
+                return RemoteAccess(arguments, place)
+            return FunctionCall(token.value, arguments, place)
+        return self._dotted(token)
+
+    def _is_index(self) -> bool:
+        """Whether the bracket ahead is that of `a[i].price` or `a[]`."""
+        if keyword_of(self._reader.ahead()) == "]":
+            return True
+        depth, count = 0, 0
+        while self._reader.ahead(count).kind != "end":
+            word = keyword_of(self._reader.ahead(count))
+            depth += (word == "[") - (word == "]")
+            count += 1
+            if depth == 0:
+                return keyword_of(self._reader.ahead(count)) == "."
+        return False
+
+    def _dotted(self, token: SaseToken) -> SaseExpression:
+        reader = self._reader
+        reading: ListReading = self._reading(token) if reader.at("[") else "each"
+        parts = [token.value]
+        while reader.at(".") and reader.ahead().kind in {"name", "quoted"}:
+            reader.advance()
+            parts.append(reader.advance().value)
+        if len(parts) == 1:
+            return BareName(token.value, token.place)
+        found: SaseExpression = ColumnReference(tuple(parts), reader.since(token), reading)
+        while reader.at("["):
+            opening = reader.advance()
+            index = self._listed(self._sum)
+            reader.close(opening, "]")
+            found = ElementAccess(found, index, reader.since(token))
+        return found
+
+    def _reading(self, variable: SaseToken) -> ListReading:
+        """a[1] is the first, a[i] each, a[i-1] the one before it, a[a.LEN] the last."""
+        opening = self._reader.advance()
+        text = ""
+        while not self._reader.at("]"):
+            text += self._reader.advance().value.casefold()
+        self._reader.advance()
+        name = variable.value.casefold()
+        known: dict[str, ListReading] = {
+            "": "each", "i": "each", "i-1": "prev", "1": "first",
+            "len": "last", f"{name}.len": "last",
+        }  # fmt: skip
+        found = known.get(text)
+        if found is None:
+            hint = f"there are {name}[1], {name}[i], {name}[i-1] and {name}[{name}.LEN]"
+            raise_syntax_error(
+                f"[{text}] names no element of a list", self._reader.since(opening), hint
+            )
+        return found
+
+    def _same(self, opening: SaseToken, start: SaseToken) -> SaseExpression:
+        attributes = self._list(opening, OPENING[keyword_of(opening)])
+        return SameCondition(attributes, self._reader.since(start))
+
+    def _list(self, opening: SaseToken, closing: str) -> tuple[SaseExpression, ...]:
+        found = []
+        while not self._reader.at(closing):
+            found.append(self._listed(self._sum))
+            if not self._reader.take(","):
+                break
+        self._reader.close(opening, closing)
+        return tuple(found)
+
+    def _listed(self, part: Callable[[], SaseExpression]) -> SaseExpression:
+        outer, self._in_list = self._in_list, True
+        found = part()
+        self._in_list = outer
+        return found
+
+    def _since(self, first: SaseExpression) -> Place:
+        return self._reader.since(first.place)
+
+
+def _parse_time_of_day(parts: list[str], reader: TokenReader, start: SaseToken) -> TimeOfDay:
+    hours, minutes, seconds = (*parts, "0", "0")[:3]
+    place = reader.since(start)
+    sane = len(parts) <= len("hms") and int(hours) < _HOURS and float(minutes) < _MINUTES
+    if not (sane and minutes.isdigit() and float(seconds) < _SECONDS):
+        raise_syntax_error(f"{':'.join(parts)} is no time of day", place, "write 18:00 or 18:00:30")
+    whole, _, fraction = seconds.partition(".")
+    text = f"{int(hours):02}:{int(minutes):02}:{int(whole or 0):02}.{fraction[:6]:<06}"
+    return TimeOfDay(text, place)
+
+
+# ---- WITHIN --------------------------------------------------------------------------------------
+
+WINDOW_HINT = "write WITHIN 10 minutes, WITHIN 2000 events, or WITHIN 10 in the order column's unit"
 
 
 def parse_window(reader: TokenReader) -> WindowClause:
@@ -623,7 +598,7 @@ def parse_window(reader: TokenReader) -> WindowClause:
         named = reader.token.kind == "name" and not reader.at(*CLAUSES)
         amounts.append(WindowAmount(number, reader.advance().value if named else None))
     if not amounts:
-        reader.unexpected("expected a duration", _EXAMPLES)
+        reader.unexpected("expected a duration", WINDOW_HINT)
     return WindowClause(tuple(amounts), reader.since(start))
 
 

@@ -1,7 +1,7 @@
-"""From the parsed PATTERN clause to pattern nodes, and what is known of its variables.
+"""From the parsed PATTERN and WITHIN clauses to a pattern and what is known of its variables.
 
-Everything that the compiler would refuse in the shape of a pattern is refused here already: here
-its place in the text is known, and the hint can be written in SASE.
+Every shape that the compiler would refuse is refused here already: here its place in the text is
+known, and the hint can be written in SASE.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from spark_cep.pattern import (
     no,
     seq,
 )
-from spark_cep.sql.sase.lexer import raise_syntax_error, sql_string
+from spark_cep.sql.literals import sql_string
+from spark_cep.sql.sase.lexer import raise_syntax_error
 from spark_cep.sql.sase.names import Symbols, name_sql, split_subscript, value_sql
 from spark_cep.sql.sase.nodes import (
     BareName,
@@ -40,106 +41,14 @@ from spark_cep.sql.sase.nodes import (
     WindowAmount,
     WindowClause,
 )
+from spark_cep.sql.sase.parser import WINDOW_HINT
 from spark_cep.udfs.expressions import Type
 
-_EXAMPLES = "write WITHIN 10 minutes, WITHIN 2000 events, or WITHIN 10 in the order column's unit"
-_EVENT_UNITS = ("event", "events")
-
-
-def resolve_window(node: WindowClause, symbols: Symbols) -> Within | None:
-    """The window of the pattern; None, and a problem, if it is none."""
-    place = node.place
-    if len(node.amounts) == 1:
-        amount = node.amounts[0]
-        if amount.unit is None:
-            return _bare_window(amount, symbols, place)
-        if amount.unit.casefold() in _EVENT_UNITS:
-            return _event_window(amount, symbols, place)
-    units = [each.unit for each in node.amounts]
-    if None in units or any(unit.casefold() in _EVENT_UNITS for unit in units if unit):
-        symbols.problems.add("this is no duration", place, hint=_EXAMPLES)
-        return None
-    numbers = [_amount_number(each, symbols, place) for each in node.amounts]
-    text = " ".join(f"{number} {unit}" for number, unit in zip(numbers, units, strict=True))
-    return None if None in numbers else _check_window(Within(text), symbols, place)
-
-
-def _bare_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within | None:
-    if isinstance(amount.number, BareName):
-        given = symbols.get(amount.number.name)
-        if isinstance(given, str | timedelta | int | float) and not isinstance(given, bool):
-            return _check_window(Within(given), symbols, place)
-        name = amount.number.name
-        hint = f'give it in symbols={{"{name}": "20 minutes"}}, or {_EXAMPLES}'
-        symbols.problems.add(f"{name} is no duration that is known here", place, hint=hint)
-        return None
-    text = amount.number.text
-    size = int(text) if text.isdecimal() else float(text)
-    if size <= 0:
-        symbols.problems.add("a window is larger than zero", place, hint=_EXAMPLES)
-        return None
-    return Within(size)
-
-
-def _event_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within | None:
-    number = _amount_number(amount, symbols, place)
-    if number is None:
-        return None
-    if not number.isdecimal() or int(number) == 0:
-        symbols.problems.add(f"{number} is no count of events", place, hint=_EXAMPLES)
-        return None
-    return Within(events=int(number))
-
-
-def _amount_number(amount: WindowAmount, symbols: Symbols, place: Place) -> str | None:
-    if not isinstance(amount.number, BareName):
-        return amount.number.text
-    name = amount.number.name
-    found = symbols.numbers.get(name)
-    if found is None:
-        hint = f'give it in symbols={{"{name}": 10}}, or {_EXAMPLES}'
-        symbols.problems.add(f"{name} is no number that is known here", place, hint=hint)
-    return None if found is None else str(found)
-
-
-def _check_window(found: Within, symbols: Symbols, place: Place) -> Within | None:
-    """Text and timedeltas must be a length of time."""
-    if not isinstance(found.duration, str | timedelta):
-        return found
-    try:
-        window_of(found, Type("timestamp"))
-    except PatternError as error:
-        symbols.problems.take(error, place)
-        return None
-    return found
-
-
-# --------------------------------------------------------------------------------------------------
-# Families: S_1, ..., S_n counted out, and the numbers that ∀ goes through.
-#
-# A family's members are plain variables called S_1, S_2 and so on. `S_1, ..., KLEENE(S_j), ...,
-# S_n` is filled between its neighbours, so it says what it prints for every j strictly between 1
-# and n.
-# --------------------------------------------------------------------------------------------------
-
+# ---- families ------------------------------------------------------------------------------------
 
 # More variables than this are a slip of the pen, not a pattern.
 MAX_MEMBERS = 1_000
 _EXAMPLE = 'S_1, ..., S_n with symbols={"n": 4}'
-
-
-def spell_name(name: str, numbers: Mapping[str, int]) -> str | None:
-    """The name with its number counted out; None if its subscript has no number.
-
-    >>> spell_name("S_{i-1}", {"i": 3}), spell_name("person_id", {}), spell_name("S_{k}", {})
-    ('S_2', 'person_id', None)
-    """
-    if "{" not in name and name.rpartition("_")[2].isdecimal():
-        return name
-    found = split_subscript(name, numbers)
-    if found is not None:
-        return f"{found[0]}_{found[1]}"
-    return None if "{" in name else name
 
 
 def expand_families(node: SaseNode, numbers: Mapping[str, int]) -> SaseNode:
@@ -219,6 +128,30 @@ class _FamilyExpansion:
         return found
 
 
+def spell_name(name: str, numbers: Mapping[str, int]) -> str | None:
+    """The name with its number counted out; None if its subscript has no number.
+
+    >>> spell_name("S_{i-1}", {"i": 3}), spell_name("person_id", {}), spell_name("S_{k}", {})
+    ('S_2', 'person_id', None)
+    """
+    if "{" not in name and name.rpartition("_")[2].isdecimal():
+        return name
+    found = split_subscript(name, numbers)
+    if found is not None:
+        return f"{found[0]}_{found[1]}"
+    return None if "{" in name else name
+
+
+def _printed_name(name: str) -> str:
+    """The name as printed: S_{n} is S_n.
+
+    >>> _printed_name("S_{n}"), _printed_name("S_{i-1}"), _printed_name("a")
+    ('S_n', 'S_{i-1}', 'a')
+    """
+    base, _, rest = name.partition("_{")
+    return f"{base}_{rest[:-1]}" if rest and rest[:-1].isalnum() else name
+
+
 def for_all_numbers(
     node: ForAllCondition, numbers: Mapping[str, int], symbols: Symbols
 ) -> list[int]:
@@ -264,14 +197,9 @@ def _as_integer(node: object, numbers: Mapping[str, int]) -> int | None:
     return int(node.text) if isinstance(node, SqlLiteral) and node.text.isdecimal() else None
 
 
-def _printed_name(name: str) -> str:
-    """The name as printed: S_{n} is S_n.
+# ---- variables -----------------------------------------------------------------------------------
 
-    >>> _printed_name("S_{n}"), _printed_name("S_{i-1}"), _printed_name("a")
-    ('S_n', 'S_{i-1}', 'a')
-    """
-    base, _, rest = name.partition("_{")
-    return f"{base}_{rest[:-1]}" if rest and rest[:-1].isalnum() else name
+_NO_DECLARATION = EventDeclaration("", "", Place("", 0, 0))
 
 
 def collect_variables(node: SaseNode) -> list[SaseVariable]:
@@ -286,17 +214,6 @@ def collect_variables(node: SaseNode) -> list[SaseVariable]:
         hint = "add an event that is not negated: SEQ(A a, NOT(B b))"
         raise_syntax_error("the pattern has no event that must be there", node.place, hint)
     return found
-
-
-_NO_DECLARATION = EventDeclaration("", "", Place("", 0, 0))
-
-
-def _raise_bound_twice(variable: SaseVariable, first: SaseVariable) -> None:
-    name, declared = variable.name, variable.declared
-    same = "" if first.name == name else f" (as {first.name}; case makes no difference)"
-    example = f"{declared.type} {name}1, {declared.type} {name}2".lower() if declared.bare else ""
-    hint = f"give each event a name of its own: {example or f'{declared.type} {name}2'}"
-    raise_syntax_error(f"the variable {name} is bound twice{same}", declared.place, hint)
 
 
 def _walk_variables(node: SaseNode, so_far: SaseVariable) -> Iterator[SaseVariable]:
@@ -318,7 +235,89 @@ def _walk_variables(node: SaseNode, so_far: SaseVariable) -> Iterator[SaseVariab
             yield from _walk_variables(part, replace(so_far, always=always, branches=branches))
 
 
-# ---- nodes -------------------------------------------------------------------------------------
+def _raise_bound_twice(variable: SaseVariable, first: SaseVariable) -> None:
+    name, declared = variable.name, variable.declared
+    same = "" if first.name == name else f" (as {first.name}; case makes no difference)"
+    example = f"{declared.type} {name}1, {declared.type} {name}2".lower() if declared.bare else ""
+    hint = f"give each event a name of its own: {example or f'{declared.type} {name}2'}"
+    raise_syntax_error(f"the variable {name} is bound twice{same}", declared.place, hint)
+
+
+# ---- types ---------------------------------------------------------------------------------------
+
+
+def type_conditions(
+    variables: Sequence[SaseVariable], symbols: Symbols, type_column: str | None
+) -> dict[str, str]:
+    """The condition of each variable's type, over bare columns; types that are unknown become
+    problems."""
+    found = {}
+    for variable in variables:
+        text = _type_condition(variable.declared, symbols, type_column)
+        if text is not None:
+            found[variable.name] = text
+    return found
+
+
+def _type_condition(
+    declared: EventDeclaration, symbols: Symbols, type_column: str | None
+) -> str | None:
+    type_ = declared.type
+    if type_ in symbols:
+        given = symbols.get(type_)
+        if given is None or isinstance(given, str):
+            return given
+        if not declared.bare:
+            hint = f'give a condition, symbols={{"{type_}": "kind = 1"}}, or None'
+            symbols.problems.add(f"the symbol {type_} is no type", declared.place, hint=hint)
+            return None
+    if type_column is not None:
+        return f"{name_sql(type_column)} = {_type_value(declared, symbols)}"
+    if not declared.bare:
+        hint = (
+            f'say which column holds the type, type_column="kind", or what {type_} means, '
+            f'symbols={{"{type_}": "ticker = \'A\'"}}; {{"{type_}": None}} if every row is one'
+        )
+        message = f"nothing says which rows are of type {type_}"
+        symbols.once(message, declared.place, hint)
+    return None
+
+
+def _type_value(declared: EventDeclaration, symbols: Symbols) -> str:
+    """The type's value: its name, or for a family's member what the family's list says."""
+    member = split_subscript(declared.type, {})
+    family = None if member is None else symbols.family(member[0])
+    if member is None or family is None:
+        return sql_string(declared.type)
+    base, number = member
+    if not 1 <= number <= len(family):
+        hint = f'give {number} members in symbols={{"{base}": [...]}}'
+        message = f"the family {base} has {len(family)} members"
+        symbols.problems.add(message, declared.place, hint=hint)
+        return "NULL"
+    return value_sql(family[number - 1])
+
+
+def check_bare(
+    variables: Iterable[SaseVariable],
+    symbols: Symbols,
+    type_column: str | None,
+    constrained: frozenset[str],
+) -> None:
+    """`constrained`: the variables that have a condition of their own."""
+    if type_column is not None:
+        return
+    for variable in variables:
+        name, declared = variable.name, variable.declared
+        if declared.bare and name not in constrained and name not in symbols:
+            hint = (
+                f'give type_column="kind" if {name} is a type, or a condition such as '
+                f"{name}.kind = '{name}'; symbols={{\"{name}\": None}} if every row may be {name}"
+            )
+            symbols.problems.add(f"nothing says which rows are {name}", declared.place, hint=hint)
+
+
+# ---- pattern -------------------------------------------------------------------------------------
 
 
 def build_tree(node: SaseNode, conditions: dict[str, str]) -> Pattern:
@@ -406,82 +405,74 @@ def _find_negations(node: SaseNode) -> Iterator[EventNegation]:
             yield from _find_negations(part)
 
 
-# --------------------------------------------------------------------------------------------------
-# Types of events as conditions.
-#
-# `Stock a` says that a is a row whose type is Stock. Which rows these are is told by the column
-# that holds the type, or for a single type by a symbol. A bare name is type and variable at once;
-# where no column holds types it is a variable, and then something else has to say what it may be:
-# without that, `A; B; C` over a table without types would quietly match any three rows.
-# --------------------------------------------------------------------------------------------------
+# ---- window --------------------------------------------------------------------------------------
+
+_EVENT_UNITS = ("event", "events")
 
 
-def type_conditions(
-    variables: Sequence[SaseVariable], symbols: Symbols, type_column: str | None
-) -> dict[str, str]:
-    """The condition of each variable's type, over bare columns; types that are unknown become
-    problems."""
-    found = {}
-    for variable in variables:
-        text = _type_condition(variable.declared, symbols, type_column)
-        if text is not None:
-            found[variable.name] = text
+def resolve_window(node: WindowClause, symbols: Symbols) -> Within | None:
+    """The window of the pattern; None, and a problem, if it is none."""
+    place = node.place
+    if len(node.amounts) == 1:
+        amount = node.amounts[0]
+        if amount.unit is None:
+            return _bare_window(amount, symbols, place)
+        if amount.unit.casefold() in _EVENT_UNITS:
+            return _event_window(amount, symbols, place)
+    units = [each.unit for each in node.amounts]
+    if None in units or any(unit.casefold() in _EVENT_UNITS for unit in units if unit):
+        symbols.problems.add("this is no duration", place, hint=WINDOW_HINT)
+        return None
+    numbers = [_amount_number(each, symbols, place) for each in node.amounts]
+    text = " ".join(f"{number} {unit}" for number, unit in zip(numbers, units, strict=True))
+    return None if None in numbers else _check_window(Within(text), symbols, place)
+
+
+def _bare_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within | None:
+    if isinstance(amount.number, BareName):
+        given = symbols.get(amount.number.name)
+        if isinstance(given, str | timedelta | int | float) and not isinstance(given, bool):
+            return _check_window(Within(given), symbols, place)
+        name = amount.number.name
+        hint = f'give it in symbols={{"{name}": "20 minutes"}}, or {WINDOW_HINT}'
+        symbols.problems.add(f"{name} is no duration that is known here", place, hint=hint)
+        return None
+    text = amount.number.text
+    size = int(text) if text.isdecimal() else float(text)
+    if size <= 0:
+        symbols.problems.add("a window is larger than zero", place, hint=WINDOW_HINT)
+        return None
+    return Within(size)
+
+
+def _event_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within | None:
+    number = _amount_number(amount, symbols, place)
+    if number is None:
+        return None
+    if not number.isdecimal() or int(number) == 0:
+        symbols.problems.add(f"{number} is no count of events", place, hint=WINDOW_HINT)
+        return None
+    return Within(events=int(number))
+
+
+def _amount_number(amount: WindowAmount, symbols: Symbols, place: Place) -> str | None:
+    if not isinstance(amount.number, BareName):
+        return amount.number.text
+    name = amount.number.name
+    found = symbols.numbers.get(name)
+    if found is None:
+        hint = f'give it in symbols={{"{name}": 10}}, or {WINDOW_HINT}'
+        symbols.problems.add(f"{name} is no number that is known here", place, hint=hint)
+    return None if found is None else str(found)
+
+
+def _check_window(found: Within, symbols: Symbols, place: Place) -> Within | None:
+    """Text and timedeltas must be a length of time."""
+    if not isinstance(found.duration, str | timedelta):
+        return found
+    try:
+        window_of(found, Type("timestamp"))
+    except PatternError as error:
+        symbols.problems.take(error, place)
+        return None
     return found
-
-
-def _type_condition(
-    declared: EventDeclaration, symbols: Symbols, type_column: str | None
-) -> str | None:
-    type_ = declared.type
-    if type_ in symbols:
-        given = symbols.get(type_)
-        if given is None or isinstance(given, str):
-            return given
-        if not declared.bare:
-            hint = f'give a condition, symbols={{"{type_}": "kind = 1"}}, or None'
-            symbols.problems.add(f"the symbol {type_} is no type", declared.place, hint=hint)
-            return None
-    if type_column is not None:
-        return f"{name_sql(type_column)} = {_type_value(declared, symbols)}"
-    if not declared.bare:
-        hint = (
-            f'say which column holds the type, type_column="kind", or what {type_} means, '
-            f'symbols={{"{type_}": "ticker = \'A\'"}}; {{"{type_}": None}} if every row is one'
-        )
-        message = f"nothing says which rows are of type {type_}"
-        symbols.once(message, declared.place, hint)
-    return None
-
-
-def _type_value(declared: EventDeclaration, symbols: Symbols) -> str:
-    """The type's value: its name, or for a family's member what the family's list says."""
-    member = split_subscript(declared.type, {})
-    family = None if member is None else symbols.family(member[0])
-    if member is None or family is None:
-        return sql_string(declared.type)
-    base, number = member
-    if not 1 <= number <= len(family):
-        hint = f'give {number} members in symbols={{"{base}": [...]}}'
-        message = f"the family {base} has {len(family)} members"
-        symbols.problems.add(message, declared.place, hint=hint)
-        return "NULL"
-    return value_sql(family[number - 1])
-
-
-def check_bare(
-    variables: Iterable[SaseVariable],
-    symbols: Symbols,
-    type_column: str | None,
-    constrained: frozenset[str],
-) -> None:
-    """`constrained`: the variables that have a condition of their own."""
-    if type_column is not None:
-        return
-    for variable in variables:
-        name, declared = variable.name, variable.declared
-        if declared.bare and name not in constrained and name not in symbols:
-            hint = (
-                f'give type_column="kind" if {name} is a type, or a condition such as '
-                f"{name}.kind = '{name}'; symbols={{\"{name}\": None}} if every row may be {name}"
-            )
-            symbols.problems.add(f"nothing says which rows are {name}", declared.place, hint=hint)

@@ -1,8 +1,8 @@
-"""Expressions as Spark SQL over variable.column.
+"""Conditions as Spark SQL over variable.column, one text for each conjunct.
 
-Text is put together from the user's own names and literals; parentheses stand where the reading
-of Spark would else differ. What is wrong is added to the problems and writing goes on, so that a
-user sees every unknown name at once.
+The text is put together from the user's own names and literals, with parentheses where Spark would
+read it differently without them. A mistake is added to the problems and writing goes on, so that
+users see every unknown name at once.
 """
 
 from __future__ import annotations
@@ -40,48 +40,48 @@ if TYPE_CHECKING:
     from spark_cep.sql.sase.nodes import SaseVariable
 
 
-# --------------------------------------------------------------------------------------------------
-# REMOTE[...]: values that are looked up, as conditions call them.
-#
-#     REMOTE[t1.user]            remote(t1.user)
-#     REMOTE[places, t1.user]    remote('places', t1.user)
-#
-# The papers print no source's name. Which one is meant is not known here, where no source is: the
-# call stays without a name, and the compiler of conditions finds it by the key (`source_names`).
-# --------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SaseConjunct:
+    """`variables`: the names of those that it mentions."""
+
+    text: str
+    variables: frozenset[str]
 
 
-def write_remote_call(
-    node: RemoteAccess, write: Callable[[SaseExpression], str], is_free: Callable[[BareName], bool]
-) -> str | None:
-    """The call; None if it has no key. `write` writes an expression, `is_free` says whether a
-    word means nothing else."""
-    name, keys = None, node.arguments
-    if len(keys) > 1:
-        name = _remote_source_name(keys[0], is_free)
-    if not keys:
-        return None
-    own = keys if name is None else keys[1:]
-    texts = [*([name] if name else []), *map(write, own)]
-    return f"remote({', '.join(texts)})"
+def split_conjuncts(node: SaseExpression, scope: SaseScope) -> list[SaseConjunct]:
+    """Every conjunct once, in the order of the text."""
+    found = _walk_conjuncts(node, WritingContext(scope, scope.symbols.numbers))
+    return list(dict.fromkeys(found))
 
 
-def _remote_source_name(node: SaseExpression, is_free: Callable[[BareName], bool]) -> str | None:
-    """A word, or a text."""
-    if isinstance(node, BareName) and is_free(node):
-        return f"'{node.name}'"
-    is_text = isinstance(node, SqlLiteral) and node.text.startswith("'")
-    return node.text if isinstance(node, SqlLiteral) and is_text else None
+def _walk_conjuncts(node: SaseExpression, frame: WritingContext) -> Iterator[SaseConjunct]:
+    if isinstance(node, LogicalOperation) and node.operator == "AND":
+        for part in node.parts:
+            yield from _walk_conjuncts(part, frame)
+    elif isinstance(node, ForAllCondition):
+        for inner in expand_for_all(node, frame):
+            yield from _walk_conjuncts(node.body, inner)
+    elif isinstance(node, SameCondition):
+        for attribute in node.attributes:
+            for text, variables in _same_equalities(attribute, frame):
+                yield SaseConjunct(text, variables)
+    else:
+        for part in split_chain(node):
+            inner = replace(frame, named=set())
+            text = write_expression(part, inner, ALONE)
+            yield SaseConjunct(text, frozenset(inner.named))
 
 
-# --------------------------------------------------------------------------------------------------
-# SAME[x]: which pairs of variables are compared, so that all events of a match have one x.
-#
-# A conjunct that names an unfilled variable is not tested. So a variable that every match fills is
-# compared with each other one; where none is sure to be there, all pairs are, because a chain
-# through a variable of another OR branch would hold nothing together. A list that stands beside no
-# plain variable also has each element compared with the one before it. NULL is the same as nothing.
-# --------------------------------------------------------------------------------------------------
+def _same_equalities(
+    attribute: SaseExpression, frame: WritingContext
+) -> Iterator[tuple[str, frozenset[str]]]:
+    for one, other in equal_pairs(frame.scope.variables):
+        right = write_expression(attribute, replace(frame, own=other, named=set()), COMPARED)
+        if one is other:
+            left, right = right, f"prev({right})"
+        else:
+            left = write_expression(attribute, replace(frame, own=one, named=set()), COMPARED)
+        yield f"{left} = {right}", frozenset({one.name, other.name})
 
 
 def equal_pairs(variables: Sequence[SaseVariable]) -> Iterator[tuple[SaseVariable, SaseVariable]]:
@@ -97,6 +97,22 @@ def equal_pairs(variables: Sequence[SaseVariable]) -> Iterator[tuple[SaseVariabl
         if not (one.negated and other.negated) and not one.excludes(other):
             yield one, other
 
+
+def expand_for_all(node: ForAllCondition, frame: WritingContext) -> Iterator[WritingContext]:
+    for number in for_all_numbers(node, frame.numbers, frame.scope.symbols):
+        yield replace(frame, numbers={**frame.numbers, node.index: number})
+
+
+def split_chain(node: SaseExpression) -> Iterator[SaseExpression]:
+    """a < b < c is a < b and b < c."""
+    if not isinstance(node, ComparisonChain):
+        yield node
+        return
+    for place, operator in enumerate(node.operators):
+        yield replace(node, operands=node.operands[place : place + 2], operators=(operator,))
+
+
+# ---- expressions ---------------------------------------------------------------------------------
 
 # How strongly Spark's operators bind.
 _OR, _AND, _NOT, _COMPARED, _SUM, _PRODUCT, _SIGN, _VALUE = range(8)
@@ -121,20 +137,6 @@ class WritingContext:
     def problem(self, message: str, place: Place, hint: str) -> str:
         self.scope.problems.add(message, place, hint=hint)
         return _UNKNOWN
-
-
-def expand_for_all(node: ForAllCondition, frame: WritingContext) -> Iterator[WritingContext]:
-    for number in for_all_numbers(node, frame.numbers, frame.scope.symbols):
-        yield replace(frame, numbers={**frame.numbers, node.index: number})
-
-
-def split_chain(node: SaseExpression) -> Iterator[SaseExpression]:
-    """a < b < c is a < b and b < c."""
-    if not isinstance(node, ComparisonChain):
-        yield node
-        return
-    for place, operator in enumerate(node.operators):
-        yield replace(node, operands=node.operands[place : place + 2], operators=(operator,))
 
 
 def write_expression(node: SaseExpression, frame: WritingContext, least: int) -> str:
@@ -269,6 +271,29 @@ def _write_remote(node: RemoteAccess, frame: WritingContext) -> tuple[str, int]:
     return text, _VALUE
 
 
+def write_remote_call(
+    node: RemoteAccess, write: Callable[[SaseExpression], str], is_free: Callable[[BareName], bool]
+) -> str | None:
+    """The call; None if it has no key. `write` writes an expression, `is_free` says whether a
+    word means nothing else."""
+    name, keys = None, node.arguments
+    if len(keys) > 1:
+        name = _remote_source_name(keys[0], is_free)
+    if not keys:
+        return None
+    own = keys if name is None else keys[1:]
+    texts = [*([name] if name else []), *map(write, own)]
+    return f"remote({', '.join(texts)})"
+
+
+def _remote_source_name(node: SaseExpression, is_free: Callable[[BareName], bool]) -> str | None:
+    """A word, or a text."""
+    if isinstance(node, BareName) and is_free(node):
+        return f"'{node.name}'"
+    is_text = isinstance(node, SqlLiteral) and node.text.startswith("'")
+    return node.text if isinstance(node, SqlLiteral) and is_text else None
+
+
 def _write_arithmetic(node: ArithmeticNode, frame: WritingContext) -> tuple[str, int]:
     if node.left is None:
         return f"{node.operator}{write_expression(node.right, frame, _VALUE)}", _SIGN
@@ -278,9 +303,6 @@ def _write_arithmetic(node: ArithmeticNode, frame: WritingContext) -> tuple[str,
         write_expression(node.right, frame, strength + 1),
     )
     return f"{left} {node.operator} {right}", strength
-
-
-# ---- conditions --------------------------------------------------------------------------------
 
 
 def _write_comparison(node: ComparisonChain, frame: WritingContext) -> tuple[str, int]:
@@ -375,57 +397,3 @@ _WRITERS: dict[type, Callable[[Any, WritingContext], tuple[str, int]]] = {
     ForAllCondition: _write_for_all,
     SameCondition: _write_same,
 }
-
-
-# --------------------------------------------------------------------------------------------------
-# Conditions cut into conjuncts, each a text for Pattern.where.
-#
-# Each conjunct is a text of its own, because the compiler tests and explains conjuncts, and because
-# one that names an unfilled variable is not tested: left whole, `a < b < c` without a c would say
-# nothing of a and b. ∀ is counted out and SAME is tied here: inside OR or NOT they are no
-# conjuncts.
-# --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SaseConjunct:
-    """`variables`: the names of those that it mentions."""
-
-    text: str
-    variables: frozenset[str]
-
-
-def split_conjuncts(node: SaseExpression, scope: SaseScope) -> list[SaseConjunct]:
-    """Every conjunct once, in the order of the text."""
-    found = _walk_conjuncts(node, WritingContext(scope, scope.symbols.numbers))
-    return list(dict.fromkeys(found))
-
-
-def _walk_conjuncts(node: SaseExpression, frame: WritingContext) -> Iterator[SaseConjunct]:
-    if isinstance(node, LogicalOperation) and node.operator == "AND":
-        for part in node.parts:
-            yield from _walk_conjuncts(part, frame)
-    elif isinstance(node, ForAllCondition):
-        for inner in expand_for_all(node, frame):
-            yield from _walk_conjuncts(node.body, inner)
-    elif isinstance(node, SameCondition):
-        for attribute in node.attributes:
-            for text, variables in _same_equalities(attribute, frame):
-                yield SaseConjunct(text, variables)
-    else:
-        for part in split_chain(node):
-            inner = replace(frame, named=set())
-            text = write_expression(part, inner, ALONE)
-            yield SaseConjunct(text, frozenset(inner.named))
-
-
-def _same_equalities(
-    attribute: SaseExpression, frame: WritingContext
-) -> Iterator[tuple[str, frozenset[str]]]:
-    for one, other in equal_pairs(frame.scope.variables):
-        right = write_expression(attribute, replace(frame, own=other, named=set()), COMPARED)
-        if one is other:
-            left, right = right, f"prev({right})"
-        else:
-            left = write_expression(attribute, replace(frame, own=one, named=set()), COMPARED)
-        yield f"{left} = {right}", frozenset({one.name, other.name})

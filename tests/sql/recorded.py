@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_cep.sql.clauses import find_clauses
-from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, SparkQuery, match_clauses
+from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
+from spark_cep.sql.location import find_clauses
 from spark_cep.sql.statement import Statement
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_cep.errors import PatternError
-from spark_cep.sql.clauses import find_clauses
+from spark_cep.sql.location import find_clauses
 from spark_cep.sql.statement import Statement, UnterminatedTextError
 from tests.sql.recorded import rewritten
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from spark_cep.sql.clauses import find_clauses
-from spark_cep.sql.reading import read_clause
-from spark_cep.sql.recognizing import prepare_call
+from spark_cep.sql.location import find_clauses
+from spark_cep.sql.match_call import prepare_call
+from spark_cep.sql.reader import read_clause
 from spark_cep.sql.statement import Statement
 
 FILE = Path(__file__).parents[3] / "shared" / "conformance" / "row_patterns.jsonl"

@@ -9,8 +9,8 @@ import pytest
 
 from spark_cep.errors import CepError
 from spark_cep.options import check_row_options
-from spark_cep.sql.clauses import find_clauses
-from spark_cep.sql.rewriting import QueryComposer, SessionFunctions, match_clauses
+from spark_cep.sql.composer import QueryComposer, SessionFunctions, match_clauses
+from spark_cep.sql.location import find_clauses
 from spark_cep.sql.statement import Statement
 from tests.rows.compiling import compiled
 from tests.sql.recorded import Recorded

@@ -1,7 +1,7 @@
-"""From a clause to a call of `match_pattern`.
+"""A `Clause` as a call of `match_pattern`.
 
-Texts that stand in the statement as they are go on as excerpts of it, so that errors in them show
-the statement.
+Texts that are in the statement as they are go on as excerpts of it, so that errors in them are
+shown in the statement.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.errors import CepError, PatternError
-from spark_cep.expressions.problems import Place, Problem, Problems
+from spark_cep.errors import CepError
 from spark_cep.pattern import (
     AllOf,
     AnyOf,
@@ -28,155 +27,11 @@ from spark_cep.pattern import (
 )
 from spark_cep.row_patterns import row_pattern
 from spark_cep.sql.clause import Clause, EventPatternTree, Identifier, RowPatternText, TextPart
-from spark_cep.sql.hints import reword_for_sql
+from spark_cep.sql.messages import locate_error
 from spark_cep.sql.parameters import bind_parameters, parameter_value
 
 if TYPE_CHECKING:
-    from spark_cep.sql.clause import Span
     from spark_cep.sql.statement import DerivedText, Statement
-
-
-# --------------------------------------------------------------------------------------------------
-# WITHIN in SQL: intervals in all of Spark's spellings, numbers, and counts of events.
-# --------------------------------------------------------------------------------------------------
-
-
-_NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
-_EVENTS = re.compile(r"(\d+)\s+EVENTS?", re.I)
-_RANGE = re.compile(
-    r"INTERVAL\s+(?P<sign>-?)\s*'(?P<text>[^']*)'\s+(?P<first>DAY|HOUR|MINUTE)\s+TO\s+"
-    r"(?P<last>HOUR|MINUTE|SECOND)",
-    re.I,
-)
-_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
-_SIGNED = re.compile(r"INTERVAL\s+([+-])\s*'\s*(\d[^']*)'(.*)", re.I | re.S)
-
-
-@dataclass(frozen=True)
-class EventCount:
-    """WITHIN 2000 EVENTS."""
-
-    events: int
-
-
-def read_duration(text: str) -> str | int | Decimal | EventCount:
-    """What stands behind WITHIN, as `.within` takes it.
-
-    >>> read_duration("INTERVAL '10' MINUTES"), read_duration("10"), read_duration("20 events")
-    ("INTERVAL '10' MINUTES", 10, EventCount(events=20))
-    >>> read_duration("INTERVAL '1 02:30' DAY TO MINUTE")
-    '1 DAY 02 HOUR 30 MINUTE'
-    """
-    text = text.strip()
-    if _NUMBER.fullmatch(text):
-        return int(text) if text.isdigit() else Decimal(text)
-    counted = _EVENTS.fullmatch(text)
-    if counted is not None:
-        return EventCount(int(counted[1]))
-    ranged = _RANGE.fullmatch(text)
-    if ranged is not None:
-        return _range_terms(ranged) or text
-    signed = _SIGNED.fullmatch(text)
-    if signed is not None:
-        return f"INTERVAL '{signed[1]}{signed[2]}'{signed[3]}"
-    return text
-
-
-def _range_terms(found: re.Match[str]) -> str | None:
-    """'1 02:30' DAY TO MINUTE as terms; None if the text has not that many numbers."""
-    first, last = (_UNITS.index(found[name].upper()) for name in ("first", "last"))
-    numbers = re.split(r"[ :]+", found["text"].strip())
-    units = _UNITS[first : last + 1]
-    if len(numbers) != len(units) or not all(map(_NUMBER.fullmatch, numbers)):
-        return None
-    return " ".join(
-        f"{found['sign']}{number} {unit}" for number, unit in zip(numbers, units, strict=True)
-    )
-
-
-# --------------------------------------------------------------------------------------------------
-# Errors of `match_pattern`, shown in the statement.
-#
-# Texts that were handed on as excerpts are shown there already. A text with parameters in it is
-# another than the user wrote, so what is wrong in it is traced back; and what is wrong with an
-# option as a whole gets the place of its section.
-# --------------------------------------------------------------------------------------------------
-
-
-_CLASH = re.compile(r"the answer would have two columns called '(.*?)'")
-
-
-def locate_error(
-    error: CepError, statement: Statement, clause: Clause, made: Sequence[DerivedText]
-) -> CepError:
-    """The error with places in what the user wrote."""
-    given: Any = error.details.get("problems")
-    problems: list[dict[str, Any]] = given or [{"message": error.message, "hint": error.hint}]
-    found = Problems(
-        [_locate_problem(each, _problem_place(each, statement, clause, made)) for each in problems]
-    )
-    if isinstance(error, PatternError):
-        return found.error()
-    only = found.found[0]
-    return type(error)(only.described(), hint=only.hint, details=error.details)
-
-
-def _locate_problem(given: dict[str, Any], place: Place) -> Problem:
-    hint = given.get("hint")
-    return Problem(
-        reword_for_sql(given["message"]), place, None if hint is None else reword_for_sql(hint)
-    )
-
-
-def _problem_place(
-    problem: dict[str, Any], statement: Statement, clause: Clause, made: Sequence[DerivedText]
-) -> Place:
-    text = problem.get("text")
-    if text is None:
-        return statement.place(_section_span(problem["message"], clause))
-    start = _text_offset(text, problem["line"], problem["column"])
-    end = start + (problem.get("length") or 1)
-    if text == statement.whole:
-        return Place(text, start, end)
-    for each in made:
-        if text == each.text:
-            return statement.place((each.source(start), each.source(max(start, end - 1)) + 1))
-    if statement.text.count(text) == 1:
-        begin = statement.text.index(text)
-        return statement.place((begin + start, begin + end))
-    return statement.place(_section_span(problem["message"], clause))
-
-
-def _text_offset(text: str, line: int, column: int) -> int:
-    """The character at a line and column, both counted from 1."""
-    begin = 0
-    for _ in range(line - 1):
-        begin = text.index("\n", begin) + 1
-    return begin + column - 1
-
-
-def _section_span(message: str, clause: Clause) -> Span:
-    """What a message about an option as a whole is about."""
-    clash = _CLASH.match(message)
-    if clash is not None:
-        for each in clause.measures:
-            if each.name.text == clash[1]:
-                return each.name.span
-    word = re.split(r"[ =(:]", message, maxsplit=1)[0].lower()
-    spans: dict[str, Sequence[Span]] = {
-        "within": [clause.within.span] if clause.within else [],
-        "order_by": [each.span for each in clause.order_by],
-        "partition_by": [each.span for each in clause.partition_by],
-        "after_match": [clause.after_match.span] if clause.after_match else [],
-    }
-    known = spans.get(word) or _hint_spans(message, clause) or [clause.span]
-    return known[0][0], known[-1][1]
-
-
-def _hint_spans(message: str, clause: Clause) -> Sequence[Span]:
-    is_about = any(re.search(rf"\b{name}\b", message) for name in clause.hints)
-    return [clause.hint] if is_about and clause.hint else []
-
 
 MatchFunction = Callable[..., Any]
 
@@ -324,3 +179,58 @@ def _add_conditions(node: EventPatternNode, conditions: Mapping[str, str]) -> Ev
         return replace(node, part=_add_conditions(node.part, conditions))
     assert isinstance(node, Seq | AllOf | AnyOf)
     return replace(node, parts=tuple(_add_conditions(part, conditions) for part in node.parts))
+
+
+# ---- WITHIN --------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
+_EVENTS = re.compile(r"(\d+)\s+EVENTS?", re.I)
+_RANGE = re.compile(
+    r"INTERVAL\s+(?P<sign>-?)\s*'(?P<text>[^']*)'\s+(?P<first>DAY|HOUR|MINUTE)\s+TO\s+"
+    r"(?P<last>HOUR|MINUTE|SECOND)",
+    re.I,
+)
+_UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
+_SIGNED = re.compile(r"INTERVAL\s+([+-])\s*'\s*(\d[^']*)'(.*)", re.I | re.S)
+
+
+@dataclass(frozen=True)
+class EventCount:
+    """WITHIN 2000 EVENTS."""
+
+    events: int
+
+
+def read_duration(text: str) -> str | int | Decimal | EventCount:
+    """What stands behind WITHIN, as `.within` takes it.
+
+    >>> read_duration("INTERVAL '10' MINUTES"), read_duration("10"), read_duration("20 events")
+    ("INTERVAL '10' MINUTES", 10, EventCount(events=20))
+    >>> read_duration("INTERVAL '1 02:30' DAY TO MINUTE")
+    '1 DAY 02 HOUR 30 MINUTE'
+    """
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return int(text) if text.isdigit() else Decimal(text)
+    counted = _EVENTS.fullmatch(text)
+    if counted is not None:
+        return EventCount(int(counted[1]))
+    ranged = _RANGE.fullmatch(text)
+    if ranged is not None:
+        return _range_terms(ranged) or text
+    signed = _SIGNED.fullmatch(text)
+    if signed is not None:
+        return f"INTERVAL '{signed[1]}{signed[2]}'{signed[3]}"
+    return text
+
+
+def _range_terms(found: re.Match[str]) -> str | None:
+    """'1 02:30' DAY TO MINUTE as terms; None if the text has not that many numbers."""
+    first, last = (_UNITS.index(found[name].upper()) for name in ("first", "last"))
+    numbers = re.split(r"[ :]+", found["text"].strip())
+    units = _UNITS[first : last + 1]
+    if len(numbers) != len(units) or not all(map(_NUMBER.fullmatch, numbers)):
+        return None
+    return " ".join(
+        f"{found['sign']}{number} {unit}" for number, unit in zip(numbers, units, strict=True)
+    )

@@ -1,11 +1,7 @@
-"""Where MATCH_RECOGNIZE stands in a statement, and which table is its input.
+"""Where a statement contains MATCH_RECOGNIZE, and what the input of each clause is.
 
-A clause belongs to the one table in front of it, so its input is found backwards: up to FROM,
-JOIN, a comma or the bracket around it. What lies between is then read forwards as a table with
-its alias; if that does not end exactly at the clause, the clause stands where no table does.
-
-The word alone means nothing: it may be in a comment or a string, or the name of a column, an
-alias or a function. Only a bracket behind it whose content reads like a clause makes it one.
+The words alone do not make a clause: they may be in a comment or a string, or be the name of a
+column, an alias or a function. Only brackets behind them whose content reads like a clause do.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ if TYPE_CHECKING:
 
     from spark_cep.errors import PatternError
     from spark_cep.sql.statement import Statement
-
 
 KEYWORD = "MATCH_RECOGNIZE"
 _NOT_A_NAME = {
@@ -246,13 +241,7 @@ def _is_name(statement: Statement, index: int) -> bool:
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# Common table expressions, and which of them the input of a clause can see.
-#
-# The input of MATCH_RECOGNIZE is a query of its own, so the definitions that it refers to go in
-# front of it. Only those: others would be analyzed for nothing. Definitions of an inner WITH hide
-# outer ones of the same name, which nested queries keep.
-# --------------------------------------------------------------------------------------------------
+# ---- common table expressions --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

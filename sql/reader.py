@@ -1,4 +1,8 @@
-"""From the tokens of a MATCH_RECOGNIZE clause to a `Clause`."""
+"""From the tokens of a MATCH_RECOGNIZE clause to a `Clause`.
+
+A row pattern is kept as text. An event pattern, PATTERN SEQ(a, NOT x, b+, OR(c, d)?), is read here
+by recursive descent. The first mistake raises PatternError at its place.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,100 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spark_cep.sql.clause import Span
-    from spark_cep.sql.clauses import ClauseLocation
+    from spark_cep.sql.location import ClauseLocation
     from spark_cep.sql.statement import SqlToken, Statement
 
+_ROWS = {
+    "ONE ROW PER MATCH": "one",
+    "ALL ROWS PER MATCH": "all",
+    "ALL ROWS PER MATCH SHOW EMPTY MATCHES": "all",
+    "ALL ROWS PER MATCH OMIT EMPTY MATCHES": "all omit empty",
+    "ALL ROWS PER MATCH WITH UNMATCHED ROWS": "all with unmatched",
+}
+_ROWS_HINT = (
+    "write ONE ROW PER MATCH, or ALL ROWS PER MATCH with nothing behind it, SHOW EMPTY MATCHES, "
+    "OMIT EMPTY MATCHES or WITH UNMATCHED ROWS"
+)
+_SKIP_HINT = (
+    "write AFTER MATCH SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST variable or SKIP TO "
+    "LAST variable"
+)
 
-# --------------------------------------------------------------------------------------------------
-# Event patterns in a clause: PATTERN SEQ(a, NOT x, b+, OR(c, d)?) SKIP TILL NEXT MATCH.
-# --------------------------------------------------------------------------------------------------
 
+def read_clause(statement: Statement, found: ClauseLocation) -> Clause:
+    """Reads a clause; raises PatternError at the first thing that is out of place."""
+    parts = find_sections(statement, found.opened + 1, found.closed)
+    pattern = parts.get("PATTERN")
+    if pattern is None:
+        raise _no_pattern_error(statement, found)
+    measures = tuple(_read_measures(statement, parts.get("MEASURES")))
+    define = tuple(_read_define(statement, parts.get("DEFINE")))
+    _check_distinct(statement, measures, "MEASURES")
+    _check_distinct(statement, define, "DEFINE")
+    return Clause(
+        pattern=_read_pattern(statement, pattern, parts),
+        span=statement.span(found.word, found.word + 1),
+        partition_by=_read_partition(statement, found, parts.get("PARTITION BY")),
+        order_by=_read_orders(statement, found, parts.get("ORDER BY")),
+        measures=measures,
+        rows=_read_rows(statement, parts.get("ROWS PER MATCH")),
+        after_match=_read_after_match(statement, parts.get("AFTER MATCH")),
+        within=_read_within(statement, parts.get("WITHIN")),
+        subsets=tuple(_read_subsets(statement, parts.get("SUBSET"))),
+        define=define,
+        hints=read_hints(statement, found.hint),
+        hint=found.hint and _trim_span(statement, found.hint),
+    )
+
+
+def _no_pattern_error(statement: Statement, found: ClauseLocation) -> PatternError:
+    for index in statement.top(found.opened + 1, found.closed):
+        if statement.symbol(index, ",") and statement.is_at(index + 1, "PATTERN"):
+            return statement.error_at("no comma stands in front of PATTERN", index)
+    return statement.error(
+        "MATCH_RECOGNIZE has no PATTERN",
+        statement.span(found.word, found.word + 1),
+        hint="write PATTERN (a b+) with a DEFINE of its variables, or PATTERN SEQ(a, b)",
+    )
+
+
+def _read_pattern(
+    statement: Statement, section: ClauseSection, parts: dict[str, ClauseSection]
+) -> RowPatternText | EventPatternTree:
+    opened = section.content
+    if not statement.symbol(opened, "("):
+        return read_event_pattern(
+            statement, section, parts.get("SKIP TILL"), parts.get("CONSUMPTION")
+        )
+    closed = statement.partners.get(opened, section.stop)
+    if closed == opened + 1:
+        raise statement.error(
+            "the pattern is empty",
+            statement.span(opened, closed + 1),
+            hint="name variables: PATTERN (strt down+ up+); PATTERN (()) matches no row",
+        )
+    if closed + 1 < section.stop:
+        behind = statement.tokens[closed + 1]
+        raise statement.error_at(
+            f"{behind.text} was not expected behind PATTERN (...)",
+            closed + 1,
+            hint="quantifiers stand inside the brackets: PATTERN ((a b)+)"
+            if behind.kind == "symbol"
+            else "behind it stand WITHIN, SUBSET u = (a, b) and DEFINE a AS condition",
+        )
+    for name in ("SKIP TILL", "CONSUMPTION"):
+        if name in parts:
+            at = parts[name].first
+            raise statement.error(
+                f"{statement.cut(at, parts[name].content)} belongs to event patterns",
+                statement.span(at, parts[name].content),
+                hint="write PATTERN SEQ(a, b+) without brackets around it, or say where a row "
+                "pattern goes on with AFTER MATCH SKIP",
+            )
+    return RowPatternText((statement.tokens[opened].end, statement.tokens[closed].start))
+
+
+# ---- event patterns ------------------------------------------------------------------------------
 
 _OPERATORS = {"SEQ": seq, "AND": all_of, "OR": any_of}
 _STRATEGIES = {
@@ -166,101 +256,7 @@ class _EventPatternReader:
         )
 
 
-_ROWS = {
-    "ONE ROW PER MATCH": "one",
-    "ALL ROWS PER MATCH": "all",
-    "ALL ROWS PER MATCH SHOW EMPTY MATCHES": "all",
-    "ALL ROWS PER MATCH OMIT EMPTY MATCHES": "all omit empty",
-    "ALL ROWS PER MATCH WITH UNMATCHED ROWS": "all with unmatched",
-}
-_ROWS_HINT = (
-    "write ONE ROW PER MATCH, or ALL ROWS PER MATCH with nothing behind it, SHOW EMPTY MATCHES, "
-    "OMIT EMPTY MATCHES or WITH UNMATCHED ROWS"
-)
-_SKIP_HINT = (
-    "write AFTER MATCH SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST variable or SKIP TO "
-    "LAST variable"
-)
-
-
-def read_clause(statement: Statement, found: ClauseLocation) -> Clause:
-    """Reads a clause; raises PatternError at the first thing that is out of place."""
-    parts = find_sections(statement, found.opened + 1, found.closed)
-    pattern = parts.get("PATTERN")
-    if pattern is None:
-        raise _no_pattern_error(statement, found)
-    measures = tuple(_read_measures(statement, parts.get("MEASURES")))
-    define = tuple(_read_define(statement, parts.get("DEFINE")))
-    _check_distinct(statement, measures, "MEASURES")
-    _check_distinct(statement, define, "DEFINE")
-    return Clause(
-        pattern=_read_pattern(statement, pattern, parts),
-        span=statement.span(found.word, found.word + 1),
-        partition_by=_read_partition(statement, found, parts.get("PARTITION BY")),
-        order_by=_read_orders(statement, found, parts.get("ORDER BY")),
-        measures=measures,
-        rows=_read_rows(statement, parts.get("ROWS PER MATCH")),
-        after_match=_read_after_match(statement, parts.get("AFTER MATCH")),
-        within=_read_within(statement, parts.get("WITHIN")),
-        subsets=tuple(_read_subsets(statement, parts.get("SUBSET"))),
-        define=define,
-        hints=read_hints(statement, found.hint),
-        hint=found.hint and _trim_span(statement, found.hint),
-    )
-
-
-def _trim_span(statement: Statement, span: Span) -> Span:
-    """Characters without the blanks around them."""
-    text = statement.text[slice(*span)]
-    start = span[0] + len(text) - len(text.lstrip())
-    return start, start + len(text.strip())
-
-
-def _no_pattern_error(statement: Statement, found: ClauseLocation) -> PatternError:
-    for index in statement.top(found.opened + 1, found.closed):
-        if statement.symbol(index, ",") and statement.is_at(index + 1, "PATTERN"):
-            return statement.error_at("no comma stands in front of PATTERN", index)
-    return statement.error(
-        "MATCH_RECOGNIZE has no PATTERN",
-        statement.span(found.word, found.word + 1),
-        hint="write PATTERN (a b+) with a DEFINE of its variables, or PATTERN SEQ(a, b)",
-    )
-
-
-def _read_pattern(
-    statement: Statement, section: ClauseSection, parts: dict[str, ClauseSection]
-) -> RowPatternText | EventPatternTree:
-    opened = section.content
-    if not statement.symbol(opened, "("):
-        return read_event_pattern(
-            statement, section, parts.get("SKIP TILL"), parts.get("CONSUMPTION")
-        )
-    closed = statement.partners.get(opened, section.stop)
-    if closed == opened + 1:
-        raise statement.error(
-            "the pattern is empty",
-            statement.span(opened, closed + 1),
-            hint="name variables: PATTERN (strt down+ up+); PATTERN (()) matches no row",
-        )
-    if closed + 1 < section.stop:
-        behind = statement.tokens[closed + 1]
-        raise statement.error_at(
-            f"{behind.text} was not expected behind PATTERN (...)",
-            closed + 1,
-            hint="quantifiers stand inside the brackets: PATTERN ((a b)+)"
-            if behind.kind == "symbol"
-            else "behind it stand WITHIN, SUBSET u = (a, b) and DEFINE a AS condition",
-        )
-    for name in ("SKIP TILL", "CONSUMPTION"):
-        if name in parts:
-            at = parts[name].first
-            raise statement.error(
-                f"{statement.cut(at, parts[name].content)} belongs to event patterns",
-                statement.span(at, parts[name].content),
-                hint="write PATTERN SEQ(a, b+) without brackets around it, or say where a row "
-                "pattern goes on with AFTER MATCH SKIP",
-            )
-    return RowPatternText((statement.tokens[opened].end, statement.tokens[closed].start))
+# ---- the other sections --------------------------------------------------------------------------
 
 
 def _list_items(statement: Statement, section: ClauseSection | None) -> Iterator[tuple[int, int]]:
@@ -404,3 +400,10 @@ def _read_within(statement: Statement, section: ClauseSection | None) -> TextPar
             "WITHIN has no duration", section.first, hint="write WITHIN INTERVAL '10' MINUTES"
         )
     return TextPart(statement.span(section.content, section.stop))
+
+
+def _trim_span(statement: Statement, span: Span) -> Span:
+    """Characters without the blanks around them."""
+    text = statement.text[slice(*span)]
+    start = span[0] + len(text) - len(text.lstrip())
+    return start, start + len(text.strip())

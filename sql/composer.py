@@ -1,0 +1,173 @@
+"""Statements in which DataFrames take the place of MATCH_RECOGNIZE clauses.
+
+`match_clauses` turns the clauses into matches, innermost and leftmost first; `QueryComposer` cuts
+the queries for Spark out of the statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.sql.location import CteDefinition, WithClause, find_withs, visible_definitions
+from spark_cep.sql.match_call import prepare_call
+from spark_cep.sql.parameters import find_markers
+from spark_cep.sql.reader import read_clause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from spark_cep.sql.location import ClauseLocation
+    from spark_cep.sql.statement import Statement
+
+
+@dataclass(frozen=True)
+class SessionFunctions:
+    """What is needed of the world: `spark.sql` of a query, and `match_pattern`."""
+
+    sql: Callable[[SparkQuery], Any]
+    match: Callable[..., Any]
+
+
+def match_clauses(
+    composer: QueryComposer, found: Sequence[ClauseLocation], engine: SessionFunctions
+) -> None:
+    """Matches each clause; from then on its matches stand for it in the composer's queries."""
+    statement = composer.statement
+    read = [read_clause(statement, each) for each in found]
+    composer.markers = find_markers(statement, [each.pattern.span for each in read])
+    calls = [prepare_call(statement, each, composer.args, composer.markers) for each in read]
+    all_withs = find_withs(statement)
+    for each, call in zip(found, calls, strict=True):
+        rows = _read_input(composer, each, all_withs, engine)
+        composer.replace(each.span, call.run(rows, engine.match))
+
+
+def _read_input(
+    composer: QueryComposer,
+    found: ClauseLocation,
+    all_withs: tuple[WithClause, ...],
+    engine: SessionFunctions,
+) -> Any:
+    """The DataFrame that a clause reads."""
+    statement = composer.statement
+    span = statement.span(found.first, found.word)
+    alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
+    if alone:
+        return alone[0]
+    query = composer.query(
+        list(_input_query(statement, found, visible_definitions(statement, found, all_withs)))
+    )
+    try:
+        rows = engine.sql(query)
+        # A Connect session looks at the query only now.
+        _ = rows.schema
+    except Exception as problem:
+        line, column = statement.place(span).line_and_column()
+        note = f"This is the input of the MATCH_RECOGNIZE at line {line}, column {column}."
+        if "UNRESOLVED_COLUMN" in str(problem):
+            note += " It is a query of its own, and cannot refer to columns of the query around it."
+        problem.add_note(note)
+        raise
+    return rows
+
+
+def _input_query(
+    statement: Statement,
+    found: ClauseLocation,
+    needed: Sequence[tuple[WithClause, tuple[CteDefinition, ...]]],
+) -> Iterator[str | tuple[int, int]]:
+    """WITH ... SELECT * FROM (WITH ... SELECT * FROM input)."""
+    for number, (each, definitions) in enumerate(needed):
+        yield "SELECT * FROM (WITH " if number else "WITH "
+        yield "RECURSIVE " if each.is_recursive else ""
+        for index, definition in enumerate(definitions):
+            yield ", " if index else ""
+            yield statement.span(definition.first, definition.closed + 1)
+        yield "\n"
+    yield "SELECT * FROM "
+    yield statement.span(found.first, found.word)
+    yield ")" * (len(needed) - 1)
+
+
+# ---- queries -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FrameReplacement:
+    """A DataFrame that stands for characters [start, end) of the statement."""
+
+    start: int
+    end: int
+    df: Any
+
+
+@dataclass(frozen=True)
+class SparkQuery:
+    """Arguments of `spark.sql`."""
+
+    text: str
+    args: Any
+    frames: dict[str, Any]
+
+
+@dataclass
+class QueryComposer:
+    """Cuts queries out of a statement. `markers`: where the `?` stand to which `args` belong, if
+    those are a list. Frames are added as clauses are done; a later one may enclose earlier ones.
+    """
+
+    statement: Statement
+    args: Any = None
+    markers: tuple[int, ...] = ()
+    frames: list[FrameReplacement] = field(default_factory=list)
+
+    def replace(self, span: tuple[int, int], df: Any) -> None:
+        """From now on the DataFrame stands for these characters."""
+        inside = [each for each in self.frames if span[0] <= each.start and each.end <= span[1]]
+        self.frames = [each for each in self.frames if each not in inside]
+        self.frames.append(FrameReplacement(*span, df))
+        self.frames.sort(key=lambda each: each.start)
+
+    def query(self, pieces: Sequence[str | tuple[int, int]]) -> SparkQuery:
+        """A query made of texts, and of characters of the statement."""
+        texts: list[tuple[str, bool]] = []
+        frames: dict[str, Any] = {}
+        places: list[tuple[int, int]] = []
+        for piece in pieces:
+            if isinstance(piece, str):
+                texts.append((piece, False))
+                continue
+            done = piece[0]
+            for frame in self.frames:
+                if piece[0] <= frame.start and frame.end <= piece[1]:
+                    name = f"cep_{len(frames)}"
+                    frames[name] = frame.df
+                    places.append((done, frame.start))
+                    texts += [(self.statement.text[done : frame.start], False), (name, True)]
+                    done = frame.end
+            places.append((done, piece[1]))
+            texts.append((self.statement.text[done : piece[1]], False))
+        return SparkQuery(_as_template(texts, bool(frames)), self._args(places), frames)
+
+    def _args(self, places: Sequence[tuple[int, int]]) -> Any:
+        """Of a list those that belong to what was cut; names find their values by themselves."""
+        if not isinstance(self.args, list):
+            return self.args
+        found = [
+            value
+            for start, end in places
+            for marker, value in zip(self.markers, self.args, strict=False)
+            if start <= marker < end
+        ]
+        # Arguments too many are Spark's to judge, as in a statement without a clause.
+        return found + self.args[len(self.markers) :]
+
+
+def _as_template(texts: Sequence[tuple[str, bool]], has_fields: bool) -> str:
+    if not has_fields:
+        return "".join(text for text, _ in texts)
+    return "".join(
+        f"{{{text}}}" if is_field else text.replace("{", "{{").replace("}", "}}")
+        for text, is_field in texts
+    )

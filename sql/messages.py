@@ -1,0 +1,156 @@
+"""Errors of `match_pattern` in the words of SQL, shown at their place in the statement.
+
+A text that was passed on unchanged already knows its place. An error in a text with parameters in
+it is traced back to what the user wrote, and an error in an option points at the option's section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.errors import CepError, PatternError
+from spark_cep.expressions.problems import Place, Problem, Problems
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark_cep.sql.clause import Clause, Span
+    from spark_cep.sql.statement import DerivedText, Statement
+
+_CLASH = re.compile(r"the answer would have two columns called '(.*?)'")
+
+
+def locate_error(
+    error: CepError, statement: Statement, clause: Clause, made: Sequence[DerivedText]
+) -> CepError:
+    """The error with places in what the user wrote."""
+    given: Any = error.details.get("problems")
+    problems: list[dict[str, Any]] = given or [{"message": error.message, "hint": error.hint}]
+    found = Problems(
+        [_locate_problem(each, _problem_place(each, statement, clause, made)) for each in problems]
+    )
+    if isinstance(error, PatternError):
+        return found.error()
+    only = found.found[0]
+    return type(error)(only.described(), hint=only.hint, details=error.details)
+
+
+def _locate_problem(given: dict[str, Any], place: Place) -> Problem:
+    hint = given.get("hint")
+    return Problem(
+        reword_for_sql(given["message"]), place, None if hint is None else reword_for_sql(hint)
+    )
+
+
+def _problem_place(
+    problem: dict[str, Any], statement: Statement, clause: Clause, made: Sequence[DerivedText]
+) -> Place:
+    text = problem.get("text")
+    if text is None:
+        return statement.place(_section_span(problem["message"], clause))
+    start = _text_offset(text, problem["line"], problem["column"])
+    end = start + (problem.get("length") or 1)
+    if text == statement.whole:
+        return Place(text, start, end)
+    for each in made:
+        if text == each.text:
+            return statement.place((each.source(start), each.source(max(start, end - 1)) + 1))
+    if statement.text.count(text) == 1:
+        begin = statement.text.index(text)
+        return statement.place((begin + start, begin + end))
+    return statement.place(_section_span(problem["message"], clause))
+
+
+def _text_offset(text: str, line: int, column: int) -> int:
+    """The character at a line and column, both counted from 1."""
+    begin = 0
+    for _ in range(line - 1):
+        begin = text.index("\n", begin) + 1
+    return begin + column - 1
+
+
+def _section_span(message: str, clause: Clause) -> Span:
+    """What a message about an option as a whole is about."""
+    clash = _CLASH.match(message)
+    if clash is not None:
+        for each in clause.measures:
+            if each.name.text == clash[1]:
+                return each.name.span
+    word = re.split(r"[ =(:]", message, maxsplit=1)[0].lower()
+    spans: dict[str, Sequence[Span]] = {
+        "within": [clause.within.span] if clause.within else [],
+        "order_by": [each.span for each in clause.order_by],
+        "partition_by": [each.span for each in clause.partition_by],
+        "after_match": [clause.after_match.span] if clause.after_match else [],
+    }
+    known = spans.get(word) or _hint_spans(message, clause) or [clause.span]
+    return known[0][0], known[-1][1]
+
+
+def _hint_spans(message: str, clause: Clause) -> Sequence[Span]:
+    is_about = any(re.search(rf"\b{name}\b", message) for name in clause.hints)
+    return [clause.hint] if is_about and clause.hint else []
+
+
+# ---- wording -------------------------------------------------------------------------------------
+
+_EVENT_ROWS = "ONE ROW PER MATCH and ALL ROWS PER MATCH"
+# In the order in which they are tried: longer phrases stand before what they contain.
+_PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r'order_by="ts", or several columns: order_by=\["ts", "id DESC"\]',
+     "write ORDER BY ts, or ORDER BY ts, id DESC"),
+    (r'order_by=\["ts", "(.*?)"\]', r"ORDER BY ts, \1"),
+    (r"\border_by\b", "ORDER BY"),
+    (r"\bpartition_by\b", "PARTITION BY"),
+    (r"\bafter_match cannot be read", "this AFTER MATCH SKIP cannot be read"),
+    (r"\bafter_match names", "AFTER MATCH SKIP names"),
+    (r'ask for rows="all" \((.*)\)', r"write \1"),
+    (r'measures=\{"last": "LAST\(b\.price\)"\}, or ask for rows="all"',
+     "MEASURES LAST(b.price) AS last, or write ALL ROWS PER MATCH"),
+    (r'rows="one" and rows="all"', _EVENT_ROWS),
+    (r"rows='all omit empty'", "ALL ROWS PER MATCH OMIT EMPTY MATCHES"),
+    (r"rows='all with unmatched'", "ALL ROWS PER MATCH WITH UNMATCHED ROWS"),
+    (r'rows="all" shows the input\'s rows, and has no place for measures',
+     "ALL ROWS PER MATCH shows the input's rows, and has no place for MEASURES"),
+    (r'\.within\("10 minutes"\)', "WITHIN INTERVAL '10' MINUTES"),
+    (r"\.?\bwithin\((\d[\d.]*)\)", r"WITHIN \1"),
+    (r"write '(\S+) seconds'", r"write INTERVAL '\1' SECONDS"),
+    (r"write days: '(\d+) days'", r"write days: INTERVAL '\1' DAYS"),
+    (r'\bplan="([\w-]+)"', r"plan('\1')"),
+    (r"\b(?:that )?(plan|adapt|statistics)= is ", r"the hint \1(...) is "),
+    (r", or an object: cep\.plans\..*", ""),
+    (r'shed=cep\.Shed\(keep=0\.3\), cep\.Shed\(latency="(.*?)"\) or .*',
+     r"shed(keep => 0.3), shed(latency => '\1') or shed(rows_per_second => 100000)"),
+    (r'cep\.Shed\((\w+)="(.*?)"\)', r"shed(\1 => '\2')"),
+    (r"cep\.Shed\((\w+)=([\d._]+)\)",
+     lambda found: f"shed({found[1]} => {found[2].replace('_', '')})"),
+    (r"cep\.Shed takes", "shed takes"),
+    (r", or leave shed= out", ""),
+    (r"\bshed= ", "the hint shed(...) "),
+    (r'\.strategy\("skip till any match"\)', "SKIP TILL ANY MATCH"),
+    (r"cep\.Limits\((\w+)=1_000_000\), or None for no limit", r"/*+ \1(1000000) */"),
+    (r"limits=cep\.Limits\((\w+)=([\d_]+)\)",
+     lambda found: f"/*+ {found[1]}({int(found[2])}) */"),
+    (r"before matching: df\.withColumn\('x', F\.expr\('(.*?)'\)\)",
+     r"in a subquery: FROM (SELECT *, \1 AS x FROM t) MATCH_RECOGNIZE (...)"),
+    (r"before matching: df\.withColumnRenamed\(.*?\)", "in a subquery in front of MATCH_RECOGNIZE"),
+    (r"rename the input's: df\.withColumnRenamed\(.*?\)", "rename the input's in a subquery"),
+    (r"a bare column stands only in event\(name, condition\), where it is that event's own",
+     "a bare column stands in DEFINE, where it is the variable's own"),
+)  # fmt: skip
+_RULES = tuple((re.compile(phrase, re.S), said) for phrase, said in _PHRASES)
+
+
+def reword_for_sql(text: str) -> str:
+    """A message or a hint for somebody who wrote SQL.
+
+    >>> reword_for_sql("order_by: the input has no column tz")
+    'ORDER BY: the input has no column tz'
+    >>> reword_for_sql("write the window in the column's own unit, as a number: within(10)")
+    "write the window in the column's own unit, as a number: WITHIN 10"
+    """
+    for phrase, said in _RULES:
+        text = phrase.sub(said, text)
+    return text
