@@ -20,14 +20,14 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class TextPart:
-    """Characters of the statement that are handed on as text."""
+    """A range of the statement that is passed on as text."""
 
     span: Span
 
 
 @dataclass(frozen=True)
 class Identifier:
-    """`text` without quotes, `span` with them. Of a column without the input's name in front."""
+    """`text` is without quotes, `span` with them. Neither includes the input's name of t.symbol."""
 
     text: str
     span: Span
@@ -49,15 +49,15 @@ class SubsetDefinition:
 
 @dataclass(frozen=True)
 class RowPatternText:
-    """PATTERN (...): characters between the brackets."""
+    """PATTERN (...): the range between the parentheses."""
 
     span: Span
 
 
 @dataclass(frozen=True)
 class EventPatternTree:
-    """PATTERN SEQ(...): what it says, the conditions of DEFINE not yet filled in. `strategy` and
-    `consumption` None: not said."""
+    """PATTERN SEQ(...), without the conditions of DEFINE. `strategy` and `consumption` are None
+    where the clause does not name them."""
 
     span: Span
     root: Pattern
@@ -67,9 +67,9 @@ class EventPatternTree:
 
 @dataclass(frozen=True)
 class Clause:
-    """`rows` and `after_match` as `match_pattern` takes them; None: not said. `hints`: names and
-    values of the hint behind the clause, which stands at `hint`. `span`: what to point at when
-    nothing closer is known.
+    """`rows` and `after_match` are as `match_pattern` takes them, None where the clause does not
+    name them. `hints` holds the names and values of the hint after the clause, `hint` its range.
+    Errors point at `span` when nothing closer is known.
     """
 
     pattern: RowPatternText | EventPatternTree
@@ -86,7 +86,7 @@ class Clause:
     hint: Span | None = None
 
     def parts(self) -> Iterator[TextPart]:
-        """All texts that may hold parameters of the statement."""
+        """All texts that may contain parameters of the statement."""
         yield from self.order_by
         yield from (each.part for each in self.measures)
         if self.within is not None:
@@ -116,26 +116,26 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("SUBSET", ("SUBSET",)),
     ("DEFINE", ("DEFINE",)),
 )
-# These say all by themselves; the others take something behind their words.
+# Complete by themselves; the words of the other sections are followed by something.
 _COMPLETE_SECTIONS = {"ROWS PER MATCH", "SKIP TILL", "CONSUMPTION"}
-# These are parts of a pattern only; elsewhere their words are names.
+# Only after a pattern; elsewhere their words are names.
 _PATTERN_OPTIONS = {"WITHIN", "SKIP TILL", "CONSUMPTION"}
 _PATTERN_SECTIONS = {"PATTERN", "SUBSET", *_PATTERN_OPTIONS}
-# These may follow a list.
+# Sections that may follow a list.
 _AFTER_LISTS = {"ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "SUBSET", "DEFINE"}
-# The first word behind these is a name, or begins an expression.
+# The first word after these is a name, or begins an expression.
 _NAME_SECTIONS = {"PARTITION BY", "ORDER BY", "MEASURES", "PATTERN", "SUBSET", "DEFINE"}
 _UNFINISHED = {
     "AS", "AND", "OR", "NOT", "TO", "CASE", "WHEN", "THEN", "ELSE", "IN", "IS", "BETWEEN", "LIKE",
     "ILIKE", "RLIKE", "REGEXP", "DIV", "DISTINCT", "FROM", "ESCAPE", "COLLATE",
 }  # fmt: skip
-# What may stand behind a column's name: words after which it goes on being one.
+# Behind one of these words, the word before it is still a column's name.
 _NOT_AFTER_NAMES = {*_UNFINISHED, "ASC", "DESC", "NULLS", "END", "COLLATE"}
 
 
 @dataclass(frozen=True)
 class ClauseSection:
-    """Tokens: its words [first, content), what follows them [content, stop)."""
+    """The tokens [first, content) are its words, [content, stop) what follows them."""
 
     name: str
     first: int
@@ -144,7 +144,12 @@ class ClauseSection:
 
 
 def find_sections(statement: Statement, first: int, stop: int) -> dict[str, ClauseSection]:
-    """The sections among the tokens [first, stop), by name."""
+    """The sections among the tokens [first, stop), by name.
+
+    Every word of the grammar may also be the name of a column: ORDER BY measures, AS define. So a
+    section begins only where its words follow something complete and are followed by what the
+    section needs, which no expression and no list of names does.
+    """
     _check_commas(statement, first, stop)
     starts = list(_find_starts(statement, first, stop))
     if first < stop and (not starts or starts[0][1] > first):
@@ -161,7 +166,7 @@ def find_sections(statement: Statement, first: int, stop: int) -> dict[str, Clau
 
 def _order_hint() -> str:
     parts = ", ".join(map(_section_spelling, SECTION_ORDER))
-    return f"a clause has these parts, in this order: {parts}"
+    return f"the parts of a clause, in this order: {parts}"
 
 
 def _section_spelling(name: str) -> str:
@@ -178,19 +183,19 @@ def _check_order(
 ) -> None:
     if name in found:
         raise statement.error_at(
-            f"there is a second {_section_spelling(name)}", begin, hint="leave one of them out"
+            f"{_section_spelling(name)} is given twice", begin, hint="remove one of them"
         )
     late = [each for each in found if SECTION_ORDER.index(each) > SECTION_ORDER.index(name)]
     if late:
         raise statement.error_at(
-            f"{_section_spelling(name)} cannot stand behind {_section_spelling(late[0])}",
+            f"{_section_spelling(name)} must come before {_section_spelling(late[0])}",
             begin,
             hint=_order_hint(),
         )
 
 
 def _find_starts(statement: Statement, first: int, stop: int) -> Iterator[tuple[str, int, int]]:
-    """Name, first token and first token of the content of each section."""
+    """For each section its name, its first token and the first token of its content."""
     last, needed = "", -1
     for index in statement.top(first, stop):
         in_pattern = last in _PATTERN_SECTIONS
@@ -209,7 +214,7 @@ def _find_starts(statement: Statement, first: int, stop: int) -> Iterator[tuple[
 
 
 def _may_end(statement: Statement, index: int, first: int, *, in_pattern: bool) -> bool:
-    """Whether an expression or a list may end in front of the token."""
+    """Whether an expression or a list may end before the token."""
     if index == first:
         return True
     token = statement.tokens[index - 1]
@@ -219,16 +224,16 @@ def _may_end(statement: Statement, index: int, first: int, *, in_pattern: bool) 
 
 
 def _may_follow(statement: Statement, name: str, content: int, stop: int) -> bool:
-    """Whether the section's words are followed by what it takes."""
+    """Whether the section's words are followed by what the section needs."""
     if name in _COMPLETE_SECTIONS:
         return True
     if content >= stop:
         return True
     token = statement.tokens[content]
     if name in {"DEFINE", "SUBSET"}:
-        behind = content + 1
-        is_named = statement.is_at(behind, "AS") or statement.symbol(behind, "=")
-        return token.kind != "symbol" and (is_named or behind >= stop) and not token.is_word("AS")
+        after = content + 1
+        is_named = statement.is_at(after, "AS") or statement.symbol(after, "=")
+        return token.kind != "symbol" and (is_named or after >= stop) and not token.is_word("AS")
     if token.is_word("AS"):
         return False
     if name == "MEASURES" and token.is_symbol("*"):
@@ -237,15 +242,18 @@ def _may_follow(statement: Statement, name: str, content: int, stop: int) -> boo
 
 
 def _check_commas(statement: Statement, first: int, stop: int) -> None:
-    """ORDER BY ts, MEASURES LAST(b.price) AS p: a column has no word behind it."""
+    """Refuses a comma before a section: ORDER BY ts, MEASURES LAST(b.price) AS p. A column called
+    measures would not be followed by a word."""
     for index in statement.top(first, stop - 1):
         if not statement.symbol(index, ","):
             continue
         for name, words in _WORDS:
-            behind = index + 1 + len(words)
+            after = index + 1 + len(words)
             if name not in _AFTER_LISTS or not statement.is_at(index + 1, *words):
                 continue
-            token = statement.tokens[behind] if behind < stop else None
+            token = statement.tokens[after] if after < stop else None
             is_name = token is None or token.kind == "symbol" or token.is_word(*_NOT_AFTER_NAMES)
             if len(words) > 1 or not is_name:
-                raise statement.error_at(f"no comma stands in front of {words[0]}", index)
+                raise statement.error_at(
+                    f"unexpected comma before {words[0]}", index, hint="remove the comma"
+                )

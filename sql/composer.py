@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SessionFunctions:
-    """What is needed of the world: `spark.sql` of a query, and `match_pattern`."""
+    """What runs a query and what matches: `spark.sql` and `match_pattern`, or stand-ins."""
 
     sql: Callable[[SparkQuery], Any]
     match: Callable[..., Any]
@@ -32,7 +32,11 @@ class SessionFunctions:
 def match_clauses(
     composer: QueryComposer, found: Sequence[ClauseLocation], engine: SessionFunctions
 ) -> None:
-    """Matches each clause; from then on its matches stand for it in the composer's queries."""
+    """Replaces each clause by its matches in the composer's later queries.
+
+    All clauses are read before Spark is called, so that a mistake in the last one is reported
+    before the first one runs.
+    """
     statement = composer.statement
     read = [read_clause(statement, each) for each in found]
     composer.markers = find_markers(statement, [each.pattern.span for each in read])
@@ -49,7 +53,7 @@ def _read_input(
     all_withs: tuple[WithClause, ...],
     engine: SessionFunctions,
 ) -> Any:
-    """The DataFrame that a clause reads."""
+    """The input of a clause: a query of what is before it, with the definitions it refers to."""
     statement = composer.statement
     span = statement.span(found.first, found.word)
     alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
@@ -60,13 +64,13 @@ def _read_input(
     )
     try:
         rows = engine.sql(query)
-        # A Connect session looks at the query only now.
+        # A Connect session analyzes the query only here.
         _ = rows.schema
     except Exception as problem:
         line, column = statement.place(span).line_and_column()
         note = f"This is the input of the MATCH_RECOGNIZE at line {line}, column {column}."
         if "UNRESOLVED_COLUMN" in str(problem):
-            note += " It is a query of its own, and cannot refer to columns of the query around it."
+            note += " It is a separate query and cannot refer to columns of the enclosing query."
         problem.add_note(note)
         raise
     return rows
@@ -95,7 +99,7 @@ def _input_query(
 
 @dataclass(frozen=True)
 class FrameReplacement:
-    """A DataFrame that stands for characters [start, end) of the statement."""
+    """A DataFrame that replaces the characters [start, end) of the statement."""
 
     start: int
     end: int
@@ -113,8 +117,15 @@ class SparkQuery:
 
 @dataclass
 class QueryComposer:
-    """Cuts queries out of a statement. `markers`: where the `?` stand to which `args` belong, if
-    those are a list. Frames are added as clauses are done; a later one may enclose earlier ones.
+    """Cuts queries out of a statement, with DataFrames in the place of clauses.
+
+    `markers` holds the positions of the `?` that `args` belong to, if those are a list. Frames are
+    added clause by clause; a later one may enclose earlier ones.
+
+    DataFrames go to Spark as `{name}` fields of `spark.sql`, which works in both kinds of session:
+    a classic one resolves them at once and drops their views, a Connect one carries them inside the
+    query's plan. Views of our own would have to outlive every DataFrame made from them. Fields make
+    the text a template, so all other braces are doubled.
     """
 
     statement: Statement
@@ -123,14 +134,14 @@ class QueryComposer:
     frames: list[FrameReplacement] = field(default_factory=list)
 
     def replace(self, span: tuple[int, int], df: Any) -> None:
-        """From now on the DataFrame stands for these characters."""
+        """Makes the DataFrame replace these characters in all later queries."""
         inside = [each for each in self.frames if span[0] <= each.start and each.end <= span[1]]
         self.frames = [each for each in self.frames if each not in inside]
         self.frames.append(FrameReplacement(*span, df))
         self.frames.sort(key=lambda each: each.start)
 
     def query(self, pieces: Sequence[str | tuple[int, int]]) -> SparkQuery:
-        """A query made of texts, and of characters of the statement."""
+        """A query made of texts and of ranges of the statement."""
         texts: list[tuple[str, bool]] = []
         frames: dict[str, Any] = {}
         places: list[tuple[int, int]] = []
@@ -151,7 +162,7 @@ class QueryComposer:
         return SparkQuery(_as_template(texts, bool(frames)), self._args(places), frames)
 
     def _args(self, places: Sequence[tuple[int, int]]) -> Any:
-        """Of a list those that belong to what was cut; names find their values by themselves."""
+        """The arguments of the ranges that were cut; named ones need no choice."""
         if not isinstance(self.args, list):
             return self.args
         found = [
@@ -160,7 +171,7 @@ class QueryComposer:
             for marker, value in zip(self.markers, self.args, strict=False)
             if start <= marker < end
         ]
-        # Arguments too many are Spark's to judge, as in a statement without a clause.
+        # Surplus arguments are left to Spark, as in a statement without a clause.
         return found + self.args[len(self.markers) :]
 
 

@@ -1,4 +1,4 @@
-"""Hints behind a clause: MATCH_RECOGNIZE (...) /*+ plan('zstream'), shed(keep => 0.3) */.
+"""Hints after a clause: MATCH_RECOGNIZE (...) /*+ plan('zstream'), shed(keep => 0.3) */.
 
 Spark ignores hints that it does not know. These belong to this library alone, so a misspelled one
 is an error: a plan that silently is not used would be worse.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _TEXTS = {"plan", "adapt"}
 _LIMITS = tuple(Limits.__dataclass_fields__)
-# What a stream's history is cannot be said in a statement.
+# A statement cannot name the history of a stream.
 _SHED = tuple(name for name in Shed.__dataclass_fields__ if name != "history")
-_HINT = "hints are plan('zstream'), adapt('off'), shed(keep => 0.3) and " + ", ".join(
+_HINT = "the hints are plan('zstream'), adapt('off'), shed(keep => 0.3) and " + ", ".join(
     f"{name}(1000000)" for name in _LIMITS
 )
 
@@ -56,7 +56,7 @@ def read_hints(statement: Statement, span: tuple[int, int] | None) -> dict[str, 
 
 
 def _hint_calls(inner: Statement) -> Iterator[tuple[SqlToken, ...]]:
-    """The tokens of each call, name to bracket; of what is none, the tokens that are there."""
+    """The tokens of each call, from its name to its closing bracket; what is not a call, whole."""
     index, count = 0, len(inner.tokens)
     while index < count:
         if inner.tokens[index].is_symbol(","):
@@ -89,8 +89,8 @@ def _read_shed(statement: Statement, at: tuple[int, int], arguments: tuple[SqlTo
         name, *rest = tokens[place : place + 3]
         if len(rest) < 2 or not rest[0].is_symbol("=>") or name.text.lower() not in _SHED:
             known = ", ".join(_SHED)
-            hint = f"shed(keep => 0.3, policy => 'utility'); its arguments are {known}"
-            raise statement.error("this shed cannot be read", at, hint=hint)
+            hint = f"write shed(keep => 0.3, policy => 'utility'); its arguments are {known}"
+            raise statement.error("the arguments of shed cannot be read", at, hint=hint)
         found[name.text.lower()] = _literal_value(rest[1])
     try:
         return Shed(**found)
@@ -111,4 +111,4 @@ def _hint_error(statement: Statement, span: tuple[int, int], error: CepError) ->
 
 def _unknown_hint_error(statement: Statement, span: tuple[int, int]) -> PatternError:
     text = statement.text[span[0] : span[1]]
-    return statement.error(f"{text} is no hint for MATCH_RECOGNIZE", span, hint=_HINT)
+    return statement.error(f"{text} is not a hint of MATCH_RECOGNIZE", span, hint=_HINT)

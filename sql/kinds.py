@@ -1,9 +1,9 @@
-"""What a statement does with its query, as far as it matters for MATCH_RECOGNIZE.
+"""What a statement does with its query, as far as it matters to MATCH_RECOGNIZE.
 
-Most statements run or describe their query at once, and need nothing: SELECT, INSERT, CREATE
-TABLE AS, MERGE, EXPLAIN. A view is another matter: Spark keeps its text and reads it again, and
-the text would name DataFrames that are gone. A temporary view is made from the query's DataFrame
-instead; what outlives the session cannot be.
+Most statements run or describe their query at once and need nothing special: SELECT, INSERT, CREATE
+TABLE AS, MERGE, EXPLAIN. Of a view Spark keeps the text and parses it again later, when the
+DataFrames that it names are gone. So a temporary view is made from the query's DataFrame, and what
+outlives the session is refused.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from spark_cep.sql.statement import Statement
 
 
-_VIEW = "make a temporary view, CREATE TEMPORARY VIEW v AS ..., or a table, CREATE TABLE t AS ..."
+_VIEW = "create a temporary view, CREATE TEMPORARY VIEW v AS ..., or a table, CREATE TABLE t AS ..."
 _PERMANENT = {
-    "VIEW": "a view that is kept cannot hold MATCH_RECOGNIZE",
-    "FUNCTION": "a function cannot hold MATCH_RECOGNIZE",
-    "STREAMING": "a streaming table cannot hold MATCH_RECOGNIZE",
+    "VIEW": "a permanent view cannot contain MATCH_RECOGNIZE",
+    "FUNCTION": "a function cannot contain MATCH_RECOGNIZE",
+    "STREAMING": "a streaming table cannot contain MATCH_RECOGNIZE",
 }
 _VIEW_WORDS = ("OR", "REPLACE", "GLOBAL", "TEMP", "TEMPORARY", "MATERIALIZED", "REFRESH", "PRIVATE")
 
 
 @dataclass(frozen=True)
 class TemporaryView:
-    """CREATE TEMPORARY VIEW name (columns) AS query. `query`: its first token. `columns`: names
-    and comments."""
+    """CREATE TEMPORARY VIEW name (columns) AS query. `query` is the first token of the query,
+    `columns` holds names and comments."""
 
     name: str
     replaces: bool
@@ -37,12 +37,12 @@ class TemporaryView:
 
 
 def find_explain(statement: Statement) -> int | None:
-    """The first token behind EXPLAIN PATTERN, if the statement begins so."""
+    """The first token after EXPLAIN PATTERN, if the statement begins with it."""
     return 2 if statement.is_at(0, "EXPLAIN", "PATTERN") else None
 
 
 def read_temporary_view(statement: Statement) -> TemporaryView | None:
-    """What kind of view the statement makes, if it makes a temporary one."""
+    """The temporary view that the statement creates, if it creates one."""
     index = 1
     if not statement.is_at(0, "CREATE"):
         return None
@@ -57,7 +57,7 @@ def read_temporary_view(statement: Statement) -> TemporaryView | None:
     index += 2
     if statement.is_at(index, "IF", "NOT", "EXISTS"):
         raise statement.error(
-            "a temporary view cannot be made IF NOT EXISTS",
+            "CREATE TEMPORARY VIEW does not take IF NOT EXISTS",
             statement.span(index, index + 3),
             hint="write CREATE OR REPLACE TEMPORARY VIEW",
         )
@@ -66,7 +66,7 @@ def read_temporary_view(statement: Statement) -> TemporaryView | None:
     if statement.is_at(index, "COMMENT"):
         index += 2
     if not statement.is_at(index, "AS") or index + 1 >= len(statement.tokens):
-        raise statement.error_at("AS and a query were expected here", index)
+        raise statement.error_at("expected AS and a query here", index)
     return TemporaryView(name, replaces, is_global, columns, index + 1)
 
 
@@ -78,9 +78,9 @@ def _read_name(statement: Statement, index: int) -> tuple[str, int]:
         raise statement.error_at("the view has no name", index)
     if stop - index > 1:
         raise statement.error(
-            "a temporary view has a name of one part",
+            "the name of a temporary view cannot be qualified",
             statement.span(index, min(stop, len(statement.tokens))),
-            hint="leave out catalog and schema",
+            hint="remove the catalog and the schema",
         )
     return statement.cut(index, stop), stop
 
@@ -103,13 +103,13 @@ def _read_columns(
             at += 2
         found.append((name, comment))
         if at < closed and not statement.symbol(at, ","):
-            raise statement.error_at("a comma was expected here", at)
+            raise statement.error_at("expected a comma here", at)
         at += 1
     return tuple(found), closed + 1
 
 
 def check_not_permanent(statement: Statement) -> None:
-    """Refuses statements that keep their text, or run several statements."""
+    """Refuses statements of which Spark keeps the text, and scripts."""
     if statement.is_at(0, "CREATE") or statement.is_at(0, "ALTER"):
         made = 1
         while any(statement.is_at(made, word) for word in _VIEW_WORDS):
@@ -120,26 +120,26 @@ def check_not_permanent(statement: Statement) -> None:
             raise statement.error_at(message, made, hint=_VIEW)
     if statement.is_at(0, "CACHE"):
         raise statement.error_at(
-            "CACHE TABLE ... AS cannot hold MATCH_RECOGNIZE",
+            "CACHE TABLE ... AS cannot contain MATCH_RECOGNIZE",
             0,
-            hint="CREATE TEMPORARY VIEW v AS ..., then CACHE TABLE v",
+            hint="write CREATE TEMPORARY VIEW v AS ..., then CACHE TABLE v",
         )
     if statement.is_at(0, "BEGIN"):
         raise statement.error_at(
-            "a script cannot hold MATCH_RECOGNIZE: its input may not be there yet",
+            "a script cannot contain MATCH_RECOGNIZE: its input may not exist yet",
             0,
-            hint="run the statements one by one",
+            hint="run the statements one at a time",
         )
 
 
 def check_single_statement(statement: Statement) -> None:
-    """Refuses a second statement behind the first."""
+    """Refuses a second statement after the first."""
     ends = [at for at in range(len(statement.tokens)) if statement.symbol(at, ";")]
     for end in ends:
-        behind = end + 1
-        if behind < len(statement.tokens) and not statement.symbol(behind, ";"):
+        after = end + 1
+        if after < len(statement.tokens) and not statement.symbol(after, ";"):
             raise statement.error_at(
-                "there is a second statement behind this one", behind, hint="run them one by one"
+                "there is a second statement after this one", after, hint="run them one at a time"
             )
 
 
@@ -154,15 +154,15 @@ def check_no_window_patterns(statement: Statement) -> None:
         pattern = _find_window_pattern(statement, opened, closed)
         if pattern is not None:
             raise statement.error_at(
-                "row patterns in windows are not available",
+                "row patterns in window frames are not supported",
                 pattern,
-                hint="match in FROM: SELECT ... FROM t MATCH_RECOGNIZE (... ALL ROWS PER MATCH "
-                "... PATTERN ... DEFINE ...)",
+                hint="use MATCH_RECOGNIZE in FROM: SELECT ... FROM t MATCH_RECOGNIZE ("
+                "... ALL ROWS PER MATCH ... PATTERN ... DEFINE ...)",
             )
 
 
 def _find_window_pattern(statement: Statement, opened: int, closed: int) -> int | None:
-    """PATTERN (...), if DEFINE is there too: pattern(x) alone may be a function."""
+    """The token of PATTERN (...), if there is a DEFINE too: pattern(x) alone may be a function."""
     inner = list(statement.top(opened + 1, closed))
     if not any(statement.is_at(index, "DEFINE") for index in inner):
         return None
@@ -177,7 +177,7 @@ def _find_window_pattern(statement: Statement, opened: int, closed: int) -> int 
 
 
 def _follows_window(statement: Statement, name: int) -> bool:
-    """WINDOW w AS (...), v AS (...)."""
+    """Whether the name is one of WINDOW w AS (...), v AS (...)."""
     while name > 1 and statement.symbol(name - 1, ","):
         closed = name - 2
         name = statement.partners.get(closed, 0) - 2

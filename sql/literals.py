@@ -15,7 +15,7 @@ class LiteralTypeError(Exception):
 
 
 def sql_literal(value: Any) -> str:  # noqa: PLR0911 - one line a type
-    """Spark SQL of the type that `lit(value)` has.
+    """A literal of Spark SQL with the type of `lit(value)`.
 
     >>> sql_literal(5), sql_literal(5_000_000_000), sql_literal("it's"), sql_literal([1, None])
     ('5', '5000000000L', "'it\\\\'s'", 'array(1, NULL)')
@@ -41,7 +41,7 @@ def sql_literal(value: Any) -> str:  # noqa: PLR0911 - one line a type
 
 def _time_literal(value: Any) -> str:
     if isinstance(value, datetime):
-        # Python takes a time without a zone as local time, and so does lit.
+        # Like lit, this takes a time without a zone as local time.
         return f"TIMESTAMP'{value.astimezone(UTC).isoformat(' ')}'"
     if isinstance(value, date):
         return f"DATE'{value.isoformat()}'"
@@ -62,12 +62,12 @@ def _integer_literal(value: int) -> str:
 
 
 def _bracket_sign(text: str) -> str:
-    """In brackets where it is negative: x -:p would begin a comment."""
+    """The text in parentheses if it is negative: in x -:p it would begin a comment."""
     return f"({text})" if text.startswith("-") else text
 
 
 def sql_string(value: str) -> str:
-    """A text as a literal of Spark SQL.
+    """A string as a literal of Spark SQL.
 
     >>> sql_string("it's")
     "'it\\\\'s'"

@@ -1,7 +1,7 @@
 """Where a statement contains MATCH_RECOGNIZE, and what the input of each clause is.
 
 The words alone do not make a clause: they may be in a comment or a string, or be the name of a
-column, an alias or a function. Only brackets behind them whose content reads like a clause do.
+column, an alias or a function. Only brackets after them whose content reads like a clause do.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _CLAUSE_STARTS = (
     ("ALL", "ROWS", "PER"), ("AFTER", "MATCH"),
 )  # fmt: skip
 _HINT = (
-    "it stands behind its table: FROM ticks MATCH_RECOGNIZE (...) AS m; put a join or a WHERE in "
-    "front of it into a subquery: FROM (SELECT ...) MATCH_RECOGNIZE (...)"
+    "write it directly after its table: FROM ticks MATCH_RECOGNIZE (...) AS m; put a join or a "
+    "WHERE into a subquery: FROM (SELECT ...) MATCH_RECOGNIZE (...)"
 )
 _PLAN_HINT = re.compile(r"\s*/\*\+(.*?)\*/", re.S)
 
 
 @dataclass(frozen=True)
 class ClauseLocation:
-    """A clause by its tokens: the input [first, word), then the word, `opened` and `closed`
-    brackets. `span`: characters of input and clause, with a plan hint behind it; `hint`:
-    characters of that hint's content."""
+    """A clause by its tokens: its input [first, word), the word itself, and its brackets `opened`
+    and `closed`. `span` is the range of characters from the input to the plan hint after the
+    clause, `hint` that of the hint's content."""
 
     first: int
     word: int
@@ -49,7 +49,7 @@ class ClauseLocation:
 
 
 def find_clauses(statement: Statement) -> tuple[ClauseLocation, ...]:
-    """All clauses in the order in which they end: a clause depends on earlier ones only."""
+    """All clauses in the order in which they end: a clause depends only on earlier ones."""
     found = [
         _locate_clause(statement, index)
         for index in range(len(statement.tokens))
@@ -83,7 +83,7 @@ def _locate_clause(statement: Statement, word: int) -> ClauseLocation:
 
 
 def _unclosed_bracket_error(statement: Statement, opened: int) -> PatternError:
-    """Which bracket has no end: one inside with a section in it, if there is one."""
+    """Blames an inner bracket that contains a section, if there is one: it must be the open one."""
     for inner, closed in sorted(statement.partners.items()):
         if opened < inner < closed and any(
             (statement.is_at(at, "PATTERN") and statement.symbol(at + 1, "("))
@@ -95,7 +95,12 @@ def _unclosed_bracket_error(statement: Statement, opened: int) -> PatternError:
 
 
 def _input_start(statement: Statement, word: int) -> int:
-    """The first token of the input."""
+    """The first token of the input.
+
+    A clause belongs to the one table before it, so its input is searched backwards: up to FROM,
+    JOIN, a comma or the enclosing bracket. The tokens in between are then read forwards as a table
+    with its alias. If that table does not end exactly at the clause, the clause is misplaced.
+    """
     first = _after_separator(statement, word)
     values = next(_values_before(statement, first, word), None)
     if values is not None:
@@ -109,15 +114,15 @@ def _input_start(statement: Statement, word: int) -> int:
     if _end_of_table(statement, first, word) == word:
         return first
     if first == word:
-        raise statement.error_at("there is no table in front of MATCH_RECOGNIZE", word, hint=_HINT)
+        raise statement.error_at("there is no table before MATCH_RECOGNIZE", word, hint=_HINT)
     if statement.is_at(first, "LATERAL"):
         raise statement.error_at(
-            "LATERAL and MATCH_RECOGNIZE cannot be combined: its input is matched as a whole",
+            "MATCH_RECOGNIZE cannot follow LATERAL: its input is matched as a whole",
             first,
-            hint="drop LATERAL, and relate the rows with a join behind MATCH_RECOGNIZE",
+            hint="remove LATERAL, and join the rows after MATCH_RECOGNIZE",
         )
     raise statement.error_at(
-        f"MATCH_RECOGNIZE does not stand behind a table: {_shorten(statement.cut(first, word))}",
+        f"MATCH_RECOGNIZE must follow a table, not {_shorten(statement.cut(first, word))}",
         word,
         hint=_HINT,
     )
@@ -142,7 +147,7 @@ def _after_separator(statement: Statement, word: int) -> int:
 
 
 def _values_before(statement: Statement, first: int, word: int) -> Iterator[int]:
-    """VALUES 1, 2 AS t(x): commas separate its rows, so it begins further in front."""
+    """VALUES 1, 2 AS t(x): commas separate its rows, so it begins before the last comma."""
     index = first
     while index > 0 and statement.symbol(index - 1, ","):
         index = _after_separator(statement, index - 1)
@@ -152,13 +157,13 @@ def _values_before(statement: Statement, first: int, word: int) -> Iterator[int]
 
 def _end_of_table(statement: Statement, index: int, stop: int) -> int | None:
     """Where the table that begins at the token ends; None if none does."""
-    behind = _end_of_primary(statement, index, stop)
-    while behind is not None and behind < stop:
-        further = _end_of_decoration(statement, behind, stop)
-        if further is None or further == behind:
+    after = _end_of_primary(statement, index, stop)
+    while after is not None and after < stop:
+        further = _end_of_decoration(statement, after, stop)
+        if further is None or further == after:
             return further
-        behind = further
-    return behind
+        after = further
+    return after
 
 
 def _end_of_primary(statement: Statement, index: int, stop: int) -> int | None:
@@ -170,12 +175,12 @@ def _end_of_primary(statement: Statement, index: int, stop: int) -> int | None:
         return _end_of_values(statement, index + 1, stop)
     if not _is_name(statement, index) or statement.is_at(index, "LATERAL"):
         return None
-    behind = index + 1
-    while statement.symbol(behind, ".") and _is_name(statement, behind + 1):
-        behind += 2
-    if statement.symbol(behind, "("):
-        return _end_of_brackets(statement, behind, stop)
-    return behind if behind <= stop else None
+    after = index + 1
+    while statement.symbol(after, ".") and _is_name(statement, after + 1):
+        after += 2
+    if statement.symbol(after, "("):
+        return _end_of_brackets(statement, after, stop)
+    return after if after <= stop else None
 
 
 def _end_of_brackets(statement: Statement, index: int, stop: int) -> int | None:
@@ -186,16 +191,16 @@ def _end_of_brackets(statement: Statement, index: int, stop: int) -> int | None:
 def _end_of_values(statement: Statement, index: int, stop: int) -> int | None:
     """The rows of VALUES: up to a bracket or literal that is followed by a name."""
     for at in statement.top(index, stop):
-        behind = (statement.partners.get(at, at) if statement.symbol(at, "(") else at) + 1
+        after = (statement.partners.get(at, at) if statement.symbol(at, "(") else at) + 1
         ends = statement.tokens[at].kind in {"string", "number"} or statement.symbol(at, "(")
-        named = behind < stop and statement.tokens[behind].kind in {"word", "quoted"}
-        if behind == stop or (named and (ends or statement.is_at(behind, "AS"))):
-            return behind
+        named = after < stop and statement.tokens[after].kind in {"word", "quoted"}
+        if after == stop or (named and (ends or statement.is_at(after, "AS"))):
+            return after
     return None
 
 
 def _end_of_decoration(statement: Statement, index: int, stop: int) -> int | None:
-    """Behind a table: a sample, a version, a pivot, another clause, or its alias."""
+    """What may follow a table: a sample, a version, a pivot, another clause, or its alias."""
     if statement.is_at(index, KEYWORD) and statement.symbol(index + 1, "("):
         return _end_of_brackets(statement, index + 1, stop)
     if statement.is_at(index, "TABLESAMPLE") or statement.is_at(index, "PIVOT"):
@@ -228,8 +233,8 @@ def _end_of_alias(statement: Statement, index: int, stop: int) -> int | None:
         index += 1
     if index >= stop or not _is_name(statement, index):
         return None
-    behind = index + 1
-    return _end_of_brackets(statement, behind, stop) if statement.symbol(behind, "(") else behind
+    after = index + 1
+    return _end_of_brackets(statement, after, stop) if statement.symbol(after, "(") else after
 
 
 def _is_name(statement: Statement, index: int) -> bool:
@@ -246,7 +251,7 @@ def _is_name(statement: Statement, index: int) -> bool:
 
 @dataclass(frozen=True)
 class CteDefinition:
-    """name AS (query): tokens [first, closed], the query's bracket is `opened`."""
+    """name AS (query): the tokens [first, closed]; `opened` is the query's bracket."""
 
     name: str
     first: int
@@ -256,7 +261,7 @@ class CteDefinition:
 
 @dataclass(frozen=True)
 class WithClause:
-    """WITH of tokens [first, ...): its definitions hold up to the token `stop`."""
+    """A WITH at the token `first`; its definitions are visible up to the token `stop`."""
 
     first: int
     stop: int
@@ -294,7 +299,7 @@ def _read_definitions(statement: Statement, index: int) -> Iterator[CteDefinitio
 
 
 def _query_bracket(statement: Statement, index: int) -> int | None:
-    """The bracket of the query behind a name: (columns) MAX RECURSION LEVEL 5 AS (."""
+    """The bracket of the query after a name: (columns) MAX RECURSION LEVEL 5 AS (."""
     if statement.symbol(index, "("):
         index = statement.partners.get(index, index) + 1
     if statement.is_at(index, "MAX", "RECURSION", "LEVEL"):
@@ -307,8 +312,13 @@ def _query_bracket(statement: Statement, index: int) -> int | None:
 def visible_definitions(
     statement: Statement, found: ClauseLocation, all_withs: tuple[WithClause, ...]
 ) -> tuple[tuple[WithClause, tuple[CteDefinition, ...]], ...]:
-    """The definitions that a clause's input refers to, directly or through others; outer WITHs
-    first, those without such definitions left out."""
+    """The definitions that a clause's input refers to, directly or through others, by their WITH;
+    outer ones first.
+
+    The input is a query of its own, so these definitions go before it. Only these: others would be
+    analyzed for nothing. Definitions of an inner WITH hide outer ones of the same name, which the
+    nesting of the queries keeps.
+    """
     names = _names_used(statement, found.first, found.word)
     needed: list[tuple[WithClause, tuple[CteDefinition, ...]]] = []
     for each in reversed(all_withs):
@@ -327,7 +337,7 @@ def visible_definitions(
 def _earlier_definitions(
     statement: Statement, found: ClauseLocation, each: WithClause
 ) -> tuple[CteDefinition, ...]:
-    """The definitions in front of the one that the clause stands in, or all."""
+    """The definitions before the one that contains the clause, or all."""
     for index, definition in enumerate(each.definitions):
         if definition.opened < found.first < definition.closed:
             _check_not_recursive(statement, found, each, definition)
@@ -345,7 +355,7 @@ def _check_not_recursive(
                 f"MATCH_RECOGNIZE cannot match the rows of {definition.name} while they are "
                 "still being computed",
                 index,
-                hint="match behind the recursion: SELECT ... FROM "
+                hint="match after the recursion: SELECT ... FROM "
                 f"{definition.name} MATCH_RECOGNIZE (...)",
             )
 

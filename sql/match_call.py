@@ -38,7 +38,7 @@ MatchFunction = Callable[..., Any]
 
 @dataclass(frozen=True)
 class MatchCall:
-    """One call of match_pattern. `made`: its texts that are not as the user wrote them."""
+    """One call of match_pattern. `made` holds the texts that differ from what the user wrote."""
 
     statement: Statement
     clause: Clause
@@ -57,7 +57,7 @@ class MatchCall:
 def prepare_call(
     statement: Statement, clause: Clause, args: Any = None, markers: tuple[int, ...] = ()
 ) -> MatchCall:
-    """What to call match_pattern with; raises PatternError for what can be known without data."""
+    """The call for a clause; raises PatternError for what can be checked without data."""
     call = _CallArguments(statement, clause, args, markers)
     try:
         return MatchCall(statement, clause, call.pattern(), call.options(), call.made)
@@ -67,7 +67,7 @@ def prepare_call(
 
 @dataclass
 class _CallArguments:
-    """The arguments of a call, texts with the values of parameters in them."""
+    """The arguments of a call; parameters in their texts are replaced by values."""
 
     statement: Statement
     clause: Clause
@@ -76,7 +76,7 @@ class _CallArguments:
     made: list[DerivedText] = field(default_factory=list)
 
     def pattern(self) -> Any:
-        """The pattern as the rest of the library takes it."""
+        """The pattern with its conditions and its window."""
         pattern = self.clause.pattern
         made = self._rows(pattern) if isinstance(pattern, RowPatternText) else self._events(pattern)
         return made if self.clause.within is None else self._within(made, self.clause.within)
@@ -134,15 +134,15 @@ class _CallArguments:
         clause = self.clause
         if clause.subsets:
             raise self.statement.error(
-                "SUBSET belongs to row patterns",
+                "SUBSET applies to row patterns only",
                 clause.subsets[0].name.span,
                 hint="name the variables one by one",
             )
         if clause.after_match is not None:
             raise self.statement.error(
-                "AFTER MATCH SKIP belongs to row patterns",
+                "AFTER MATCH SKIP applies to row patterns only",
                 clause.after_match.span,
-                hint="write CONSUME behind the pattern if an event may be in one match only",
+                hint="write CONSUME after the pattern if an event may be in only one match",
             )
         known = {each.name.casefold() for each, _ in iter_events(tree.root.root)}
         for each in clause.define:
@@ -150,7 +150,7 @@ class _CallArguments:
                 raise self.statement.error(
                     f"DEFINE names {each.name.text}, which the pattern does not have",
                     each.name.span,
-                    hint="add it to the pattern, or drop its definition",
+                    hint="add it to the pattern, or remove its definition",
                 )
 
     def _within(self, pattern: Any, part: TextPart) -> Any:
@@ -161,7 +161,7 @@ class _CallArguments:
             if isinstance(pattern, Pattern):
                 return pattern.within(events=value.events)
             raise self.statement.error(
-                "WITHIN n EVENTS belongs to event patterns",
+                "WITHIN n EVENTS applies to event patterns only",
                 part.span,
                 hint="bound the rows of a row pattern with quantifiers: b{,10}",
             )
@@ -202,7 +202,8 @@ class EventCount:
 
 
 def read_duration(text: str) -> str | int | Decimal | EventCount:
-    """What stands behind WITHIN, as `.within` takes it.
+    """The text after WITHIN, as `.within` takes it: an interval in any of Spark's spellings, a
+    number, or a count of events.
 
     >>> read_duration("INTERVAL '10' MINUTES"), read_duration("10"), read_duration("20 events")
     ("INTERVAL '10' MINUTES", 10, EventCount(events=20))
@@ -225,7 +226,7 @@ def read_duration(text: str) -> str | int | Decimal | EventCount:
 
 
 def _range_terms(found: re.Match[str]) -> str | None:
-    """'1 02:30' DAY TO MINUTE as terms; None if the text has not that many numbers."""
+    """'1 02:30' DAY TO MINUTE as terms; None unless the text has a number for each unit."""
     first, last = (_UNITS.index(found[name].upper()) for name in ("first", "last"))
     numbers = re.split(r"[ :]+", found["text"].strip())
     units = _UNITS[first : last + 1]

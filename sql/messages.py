@@ -25,7 +25,7 @@ _CLASH = re.compile(r"the answer would have two columns called '(.*?)'")
 def locate_error(
     error: CepError, statement: Statement, clause: Clause, made: Sequence[DerivedText]
 ) -> CepError:
-    """The error with places in what the user wrote."""
+    """The error with its places in what the user wrote."""
     given: Any = error.details.get("problems")
     problems: list[dict[str, Any]] = given or [{"message": error.message, "hint": error.hint}]
     found = Problems(
@@ -72,7 +72,7 @@ def _text_offset(text: str, line: int, column: int) -> int:
 
 
 def _section_span(message: str, clause: Clause) -> Span:
-    """What a message about an option as a whole is about."""
+    """The section that a message about a whole option is about."""
     clash = _CLASH.match(message)
     if clash is not None:
         for each in clause.measures:
@@ -97,7 +97,8 @@ def _hint_spans(message: str, clause: Clause) -> Sequence[Span]:
 # ---- wording -------------------------------------------------------------------------------------
 
 _EVENT_ROWS = "ONE ROW PER MATCH and ALL ROWS PER MATCH"
-# In the order in which they are tried: longer phrases stand before what they contain.
+# Messages that speak only of variables and columns mean the same in both languages; these name an
+# option, or show what to write. Tried in this order: a phrase comes before those that it contains.
 _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'order_by="ts", or several columns: order_by=\["ts", "id DESC"\]',
      "write ORDER BY ts, or ORDER BY ts, id DESC"),
@@ -144,7 +145,7 @@ _RULES = tuple((re.compile(phrase, re.S), said) for phrase, said in _PHRASES)
 
 
 def reword_for_sql(text: str) -> str:
-    """A message or a hint for somebody who wrote SQL.
+    """A message or a hint about Python options, for a user who wrote SQL.
 
     >>> reword_for_sql("order_by: the input has no column tz")
     'ORDER BY: the input has no column tz'

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def find_markers(statement: Statement, patterns: Sequence[Span]) -> tuple[int, ...]:
-    """Where the `?` that are parameters stand; in patterns they are quantifiers."""
+    """The positions of each `?` that is a parameter; in patterns it is a quantifier."""
     return tuple(
         token.start
         for token in statement.tokens
@@ -34,14 +34,14 @@ def find_markers(statement: Statement, patterns: Sequence[Span]) -> tuple[int, .
 def bind_parameters(
     statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> DerivedText:
-    """The text of a part with values for its parameters."""
+    """The text of a part with its parameters replaced by their values."""
     return derive_text(statement.text, part.span, _parameter_edits(statement, part, args, places))
 
 
 def parameter_value(
     statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> Any:
-    """The value of a part that is nothing but one parameter; None if it is more than that."""
+    """The value of a part that consists of one parameter; else None."""
     found = list(_find_parameters(statement, part, args, places))
     return found[0][2] if len(found) == 1 and found[0][:2] == part.span else None
 
@@ -53,11 +53,12 @@ def _parameter_edits(
         try:
             yield start, end, sql_literal(value)
         except LiteralTypeError:
+            kind = type(value).__name__
             raise statement.error(
-                f"a {type(value).__name__} cannot be a parameter inside MATCH_RECOGNIZE",
+                f"a value of type {kind} cannot be a parameter inside MATCH_RECOGNIZE",
                 (start, end),
-                hint="numbers, strings, dates, times, bytes, None and lists of them can; add "
-                "another value as a column of the input",
+                hint="a parameter is a number, a string, a date, a time, bytes, None or a list "
+                "of these; add other values as columns of the input",
             ) from None
 
 
@@ -73,22 +74,22 @@ def _find_parameters(
             number = places.index(token.start)
             if not isinstance(args, list) or number >= len(args):
                 raise statement.error_at(
-                    "there is no value for this parameter", index, hint="give args=[...]"
+                    "this parameter has no value", index, hint="give it in args=[...]"
                 )
             yield token.start, token.end, args[number]
         elif token.is_symbol(":") and _is_marker(statement, index):
             name = statement.tokens[index + 1]
             if not isinstance(args, Mapping) or name.text not in args:
                 raise statement.error(
-                    f"there is no value for the parameter {name.text}",
+                    f"the parameter {name.text} has no value",
                     (token.start, name.end),
-                    hint=f'give args={{"{name.text}": ...}}',
+                    hint=f'give it in args={{"{name.text}": ...}}',
                 )
             yield token.start, name.end, args[name.text]
 
 
 def _is_marker(statement: Statement, index: int) -> bool:
-    """`:x` behind something complete is a path into a variant: payload:x."""
+    """Whether `:x` is a parameter, not a path into a variant: payload:x."""
     if index + 1 >= len(statement.tokens) or statement.tokens[index + 1].kind != "word":
         return False
     before = statement.tokens[index - 1]
@@ -103,7 +104,7 @@ _FORMATTER = string.Formatter()
 
 @dataclass(frozen=True)
 class FilledTemplate:
-    """`frames`: where the names of DataFrames stand in the text."""
+    """`frames` holds the ranges of the DataFrames' names in the text."""
 
     text: DerivedText
     frames: tuple[tuple[tuple[int, int], Any], ...]
@@ -115,7 +116,11 @@ def fill_template(
     is_frame: Callable[[Any], bool],
     written: Callable[[str], str],
 ) -> FilledTemplate:
-    """The text with its fields filled in. `written`: what Spark makes of a field in braces.
+    """The text with its fields filled in; `written` gives what Spark makes of a field in braces.
+
+    DataFrames stay DataFrames: their fields become names. Everything else is written by Spark's own
+    formatter, as in a statement without a clause. The braces of a pattern, `a{2,4}` and `{- a -}`,
+    cannot be fields and stay as they are; doubled, as a template wants them, they work too.
 
     >>> fill_template("{x} a{2} {{y}}", {"x": 1}, lambda _: False, lambda field: "one").text.text
     'one a{2} {y}'
@@ -148,7 +153,7 @@ def _field_value(field: str, values: Mapping[str, Any]) -> Any:
 
 
 def _find_fields(text: str) -> Iterator[tuple[int, int, str | None]]:
-    """Doubled braces, without a field, and fields, from left to right."""
+    """The ranges of doubled braces, with None, and of fields, from left to right."""
     at = 0
     while at < len(text):
         if text[at] not in "{}-":

@@ -38,8 +38,8 @@ _ROWS = {
     "ALL ROWS PER MATCH WITH UNMATCHED ROWS": "all with unmatched",
 }
 _ROWS_HINT = (
-    "write ONE ROW PER MATCH, or ALL ROWS PER MATCH with nothing behind it, SHOW EMPTY MATCHES, "
-    "OMIT EMPTY MATCHES or WITH UNMATCHED ROWS"
+    "write ONE ROW PER MATCH, or ALL ROWS PER MATCH alone or with SHOW EMPTY MATCHES, OMIT EMPTY "
+    "MATCHES or WITH UNMATCHED ROWS"
 )
 _SKIP_HINT = (
     "write AFTER MATCH SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST variable or SKIP TO "
@@ -48,7 +48,7 @@ _SKIP_HINT = (
 
 
 def read_clause(statement: Statement, found: ClauseLocation) -> Clause:
-    """Reads a clause; raises PatternError at the first thing that is out of place."""
+    """The parts of a clause; raises PatternError at the first mistake."""
     parts = find_sections(statement, found.opened + 1, found.closed)
     pattern = parts.get("PATTERN")
     if pattern is None:
@@ -76,7 +76,9 @@ def read_clause(statement: Statement, found: ClauseLocation) -> Clause:
 def _no_pattern_error(statement: Statement, found: ClauseLocation) -> PatternError:
     for index in statement.top(found.opened + 1, found.closed):
         if statement.symbol(index, ",") and statement.is_at(index + 1, "PATTERN"):
-            return statement.error_at("no comma stands in front of PATTERN", index)
+            return statement.error_at(
+                "unexpected comma before PATTERN", index, hint="remove the comma"
+            )
     return statement.error(
         "MATCH_RECOGNIZE has no PATTERN",
         statement.span(found.word, found.word + 1),
@@ -100,22 +102,22 @@ def _read_pattern(
             hint="name variables: PATTERN (strt down+ up+); PATTERN (()) matches no row",
         )
     if closed + 1 < section.stop:
-        behind = statement.tokens[closed + 1]
+        after = statement.tokens[closed + 1]
         raise statement.error_at(
-            f"{behind.text} was not expected behind PATTERN (...)",
+            f"{after.text} was not expected after PATTERN (...)",
             closed + 1,
-            hint="quantifiers stand inside the brackets: PATTERN ((a b)+)"
-            if behind.kind == "symbol"
-            else "behind it stand WITHIN, SUBSET u = (a, b) and DEFINE a AS condition",
+            hint="write quantifiers inside the parentheses: PATTERN ((a b)+)"
+            if after.kind == "symbol"
+            else "it may be followed by WITHIN, SUBSET u = (a, b) and DEFINE a AS condition",
         )
     for name in ("SKIP TILL", "CONSUMPTION"):
         if name in parts:
             at = parts[name].first
             raise statement.error(
-                f"{statement.cut(at, parts[name].content)} belongs to event patterns",
+                f"{statement.cut(at, parts[name].content)} applies to event patterns only",
                 statement.span(at, parts[name].content),
-                hint="write PATTERN SEQ(a, b+) without brackets around it, or say where a row "
-                "pattern goes on with AFTER MATCH SKIP",
+                hint="write PATTERN SEQ(a, b+) without parentheses around it; a row pattern takes "
+                "AFTER MATCH SKIP instead",
             )
     return RowPatternText((statement.tokens[opened].end, statement.tokens[closed].start))
 
@@ -137,7 +139,7 @@ def read_event_pattern(
     strategy: ClauseSection | None,
     consumption: ClauseSection | None,
 ) -> EventPatternTree:
-    """The tree of a pattern that is not in brackets, and what is said of its selection."""
+    """A pattern that is not in parentheses, with its strategy and its consumption."""
     reader = _EventPatternReader(statement, section)
     root = reader.part()
     if reader.index < section.stop:
@@ -153,7 +155,7 @@ def _read_strategy(statement: Statement, section: ClauseSection) -> str:
     name = _STRATEGIES.get(" ".join(words.upper().split()))
     if name is None:
         raise statement.error(
-            f"{words} is no strategy",
+            f"{words} is not a strategy",
             statement.span(section.first, section.stop),
             hint="write SKIP TILL ANY MATCH, SKIP TILL NEXT MATCH or STRICT",
         )
@@ -232,7 +234,7 @@ class _EventPatternReader:
         return self.index < self.stop and self.statement.symbol(self.index, *symbols)
 
     def _checked(self, begin: int, make: object) -> Pattern:
-        """What a builder refuses is shown at its tokens."""
+        """What `make` gives; its error is shown at the tokens read since `begin`."""
         assert callable(make)
         try:
             made = make()
@@ -246,13 +248,13 @@ class _EventPatternReader:
     def unexpected(self) -> PatternError:
         if self.index >= self.stop:
             return self.statement.error_at(
-                "the pattern ends too early", self.index - 1, hint=f"write {_EXAMPLE}"
+                "the pattern is incomplete", self.index - 1, hint=f"write {_EXAMPLE}"
             )
         text = self.statement.tokens[self.index].text
         return self.statement.error_at(
-            f"{text} was not expected in a pattern of events",
+            f"{text} was not expected in an event pattern",
             self.index,
-            hint=f"write {_EXAMPLE}; a row pattern stands in brackets: PATTERN (a b+)",
+            hint=f"write {_EXAMPLE}; a row pattern is in parentheses: PATTERN (a b+)",
         )
 
 
@@ -268,7 +270,7 @@ def _list_items(statement: Statement, section: ClauseSection | None) -> Iterator
     for end in (*commas, section.stop):
         if begin == end:
             raise statement.error_at(
-                f"something is missing in {section.name}", min(end, section.stop)
+                f"an item is missing in {section.name}", min(end, section.stop)
             )
         yield begin, end
         begin = end + 1
@@ -281,7 +283,7 @@ def _read_partition(
 
 
 def _read_column(statement: Statement, found: ClauseLocation, first: int, stop: int) -> Identifier:
-    """A column's name, which may have the input's in front: t.symbol."""
+    """A column's name, which the input's name may qualify: t.symbol."""
     last = _skip_input_name(statement, found, first, stop)
     if stop - last != 1 or statement.tokens[last].kind not in {"word", "quoted"}:
         raise statement.error(
@@ -294,7 +296,7 @@ def _read_column(statement: Statement, found: ClauseLocation, first: int, stop: 
 
 
 def _skip_input_name(statement: Statement, found: ClauseLocation, first: int, stop: int) -> int:
-    """The token behind `t.` where t is the name or alias of the clause's input."""
+    """The token after `t.` where t is the name or alias of the clause's input."""
     is_dotted = stop - first > 2 and statement.symbol(first + 1, ".")
     name = statement.tokens[first].text.casefold()
     names = {
@@ -335,7 +337,7 @@ def _read_define(statement: Statement, section: ClauseSection | None) -> Iterato
         name = statement.tokens[first]
         if stop - first < 3 or name.kind == "symbol" or not statement.is_at(first + 1, "AS"):
             raise statement.error(
-                "this is no definition of a variable",
+                "expected a definition: variable AS condition",
                 statement.span(first, stop),
                 hint="write DEFINE down AS price < PREV(price), up AS price > PREV(price)",
             )
@@ -351,7 +353,9 @@ def _read_subsets(
         is_list = statement.symbol(first + 1, "=") and statement.symbol(opened, "(")
         if name.kind == "symbol" or not is_list or closed != stop - 1:
             raise statement.error(
-                "this is no subset", statement.span(first, stop), hint="write SUBSET u = (a, b)"
+                "expected a subset: name = (variables)",
+                statement.span(first, stop),
+                hint="write SUBSET u = (a, b)",
             )
         inner = ClauseSection("SUBSET", opened, opened + 1, closed)
         members = (
@@ -364,7 +368,9 @@ def _check_distinct(statement: Statement, named: tuple[NamedExpression, ...], wh
     seen: set[str] = set()
     for name in (each.name for each in named):
         if name.text.casefold() in seen:
-            raise statement.error(f"{where} has {name.text} twice", name.span)
+            raise statement.error(
+                f"{where} names {name.text} twice", name.span, hint="rename or remove one of them"
+            )
         seen.add(name.text.casefold())
 
 
@@ -379,7 +385,8 @@ def _read_rows(statement: Statement, section: ClauseSection | None) -> str | Non
     words = " ".join(token.text.upper() for token in tokens)
     if words not in _ROWS:
         span = statement.span(section.first, section.stop)
-        raise statement.error("this is no choice of rows", span, hint=_ROWS_HINT)
+        message = f"{statement.cut(section.first, section.stop)} is not a choice of rows"
+        raise statement.error(message, span, hint=_ROWS_HINT)
     return _ROWS[words]
 
 
@@ -388,7 +395,7 @@ def _read_after_match(statement: Statement, section: ClauseSection | None) -> Te
         return None
     if not statement.is_at(section.content, "SKIP") or section.stop - section.content < 3:
         span = statement.span(section.first, section.stop)
-        raise statement.error("this is no AFTER MATCH SKIP", span, hint=_SKIP_HINT)
+        raise statement.error("AFTER MATCH does not say where to skip to", span, hint=_SKIP_HINT)
     return TextPart(statement.span(section.content, section.stop))
 
 
@@ -403,7 +410,7 @@ def _read_within(statement: Statement, section: ClauseSection | None) -> TextPar
 
 
 def _trim_span(statement: Statement, span: Span) -> Span:
-    """Characters without the blanks around them."""
+    """The range without the blanks around it."""
     text = statement.text[slice(*span)]
     start = span[0] + len(text) - len(text.lstrip())
     return start, start + len(text.strip())

@@ -1,8 +1,8 @@
-"""`cep.sql` and `cep.install`: statements with MATCH_RECOGNIZE in them, for a Spark session.
+"""`cep.sql` and `cep.install`: statements with MATCH_RECOGNIZE, for a Spark session.
 
-A statement in which the words do not occur goes to Spark as it came, arguments and all; so does
-one that has them in comments, strings and names only. No view of ours is left behind: see
-`composing` for how matches get into the rest of the statement.
+A statement without a clause goes to Spark unchanged, with its arguments; so does one that contains
+the words only in comments, strings and names. No views are left behind: `composer` puts the matches
+into the rest of the statement.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def sql(
     remotes: Mapping[str, Remote] | None = None,
     **kwargs: Any,
 ) -> DataFrame:
-    """`spark.sql` that takes MATCH_RECOGNIZE wherever a table may stand, and EXPLAIN PATTERN.
+    """`spark.sql` that takes MATCH_RECOGNIZE wherever a table may be, and EXPLAIN PATTERN.
 
-    `args` are values of parameters, `kwargs` those of `{fields}`, DataFrames among them, as in
-    `spark.sql`. `remotes`: what `remote('name', key)` looks up, besides what the session was
-    installed with.
+    `args` are the values of parameters and `kwargs` those of `{fields}`, DataFrames included, as in
+    `spark.sql`. `remotes` are the sources of `remote('name', key)`, in addition to those that the
+    session was installed with.
     """
     given = check_remotes(remotes)
     check_remotes_used(given, [text])
@@ -71,7 +71,7 @@ def sql(
         composer = _make_composer(spark, text, args, kwargs)
         found = find_clauses(composer.statement)
     except UnterminatedTextError:
-        # Spark says better what is wrong with the quotes of its language.
+        # Spark explains better what is wrong with the quotes of its language.
         return own(text, args, **kwargs)
     statement = composer.statement
     check_no_window_patterns(statement)
@@ -97,10 +97,10 @@ def sql(
 
 @public
 def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None) -> None:
-    """From now on this session's `spark.sql` takes MATCH_RECOGNIZE; other SQL goes to Spark.
+    """Makes this session's `spark.sql` take MATCH_RECOGNIZE; other SQL goes to Spark unchanged.
 
-    `remotes` are what its statements may look up. Installed again, those of a name that is
-    there take its place; no statement has to use them.
+    `remotes` are the sources that its statements may look up; no statement has to use them. Called
+    again, `install` adds sources and replaces those of the same name.
     """
     vars(spark)[_REMOTES] = _installed_remotes(spark) | check_remotes(remotes)
     if _INSTALLED in vars(spark):
@@ -164,27 +164,27 @@ def _make_composer(
 
 
 def _field_formatter(spark: SparkSession) -> Any:
-    """What fills in fields of `spark.sql`; each kind of session has its own."""
+    """The formatter of `spark.sql` fields; each kind of session has its own."""
     is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
     home = "pyspark.sql.connect" if is_connect else "pyspark.sql"
     return importlib.import_module(f"{home}.sql_formatter").SQLStringFormatter(spark)
 
 
 def _plan_rows(spark: SparkSession, df: DataFrame) -> DataFrame:
-    """What `cep.explain` prints, a row a line."""
+    """What `cep.explain` prints, one row for each line."""
     try:
         records = records_of(df)
     except PlanError:
         raise PlanError(
-            "EXPLAIN PATTERN: no pattern is matched in this query",
-            hint="it takes a query with MATCH_RECOGNIZE, or over a temporary view made with it",
+            "EXPLAIN PATTERN: the query matches no pattern",
+            hint="write a query with MATCH_RECOGNIZE, or over a temporary view created with it",
         ) from None
     lines = "\n\n".join(str(record.plan) for record in records).split("\n")
     return spark.createDataFrame([(line,) for line in lines], _PLAN_SCHEMA)
 
 
 def _create_view(spark: SparkSession, df: DataFrame, view: TemporaryView) -> DataFrame:
-    """Makes a view of the query's DataFrame: nothing is read from its text later."""
+    """Makes a view of the query's DataFrame, so that its text is not parsed again."""
     if view.columns:
         df = df.toDF(*[name for name, _ in view.columns])
         for name, comment in view.columns:

@@ -26,7 +26,7 @@ TokenKind = Literal["word", "quoted", "string", "number", "symbol"]
 
 @dataclass(frozen=True)
 class SqlToken:
-    """Characters [start, end) of the text. `text`: without quotes."""
+    """The characters [start, end) of the text; `text` is without quotes."""
 
     kind: TokenKind
     text: str
@@ -41,7 +41,7 @@ class SqlToken:
 
 
 class Statement:
-    """A text of SQL. `origin` where the text was derived from what the user wrote."""
+    """An SQL text, with its `origin` if it was derived from what the user wrote."""
 
     def __init__(self, text: str, origin: DerivedText | None = None) -> None:
         self.text = text
@@ -49,7 +49,7 @@ class Statement:
         self.tokens = tuple(_tokenize(text))
 
     def is_at(self, index: int, *words: str) -> bool:
-        """Whether these words stand from the token on, in any case, unquoted."""
+        """Whether these words begin at the token, in any case, unquoted."""
         found = self.tokens[max(index, 0) : index + len(words)]
         return (
             index >= 0
@@ -76,8 +76,8 @@ class Statement:
 
     @cached_property
     def groups(self) -> tuple[int, ...]:
-        """For each token the bracket that it stands in, -1 outside of all. Brackets themselves
-        stand outside of what they enclose."""
+        """For each token the bracket around it, -1 outside all brackets. A bracket is outside the
+        group that it encloses."""
         found: list[int] = []
         opened: list[int] = []
         for index, token in enumerate(self.tokens):
@@ -89,12 +89,12 @@ class Statement:
         return tuple(found)
 
     def end_of_group(self, index: int) -> int:
-        """The token that closes the group which the token stands in, or the number of tokens."""
+        """The token that closes the group around the token, or the number of tokens."""
         group = self.groups[index]
         return self.partners.get(group, len(self.tokens)) if group >= 0 else len(self.tokens)
 
     def top(self, first: int, stop: int) -> Iterator[int]:
-        """The tokens of [first, stop) that stand in no bracket of it; of a bracket the opening."""
+        """The tokens of [first, stop) outside its brackets, opening brackets included."""
         index = first
         while index < stop:
             yield index
@@ -103,7 +103,7 @@ class Statement:
             index = (index if closed is None else closed) + 1
 
     def span(self, first: int, stop: int) -> tuple[int, int]:
-        """Characters of the tokens [first, stop), of which there is at least one."""
+        """The range of the tokens [first, stop), of which there is at least one."""
         return self.tokens[first].start, self.tokens[stop - 1].end
 
     def cut(self, first: int, stop: int) -> str:
@@ -125,7 +125,7 @@ class Statement:
         return self.text if self.origin is None else self.origin.original
 
     def excerpt(self, span: tuple[int, int]) -> str:
-        """The text between two characters; it knows where the user wrote it."""
+        """A part of the text that knows where the user wrote it."""
         text = self.text[slice(*span)]
         start = span[0] if self.origin is None else self.origin.source(span[0])
         found = Excerpt(self.whole, start, start + len(text))
@@ -134,13 +134,13 @@ class Statement:
     def error(
         self, message: str, span: tuple[int, int], *, hint: str | None = None
     ) -> PatternError:
-        """What is wrong at characters of the text."""
+        """An error at a range of the text."""
         problems = Problems()
         problems.add(message, self.place(span), hint=hint)
         return problems.error()
 
     def error_at(self, message: str, index: int, *, hint: str | None = None) -> PatternError:
-        """What is wrong at a token, or behind the last one."""
+        """An error at a token, or after the last one."""
         if index < len(self.tokens):
             return self.error(message, self.span(index, index + 1), hint=hint)
         return self.error(message, (len(self.text), len(self.text)), hint=hint)
@@ -154,7 +154,12 @@ class UnterminatedTextError(Exception):
 
 
 class _PlainDialect(Spark):
-    """Spark's tokens without keywords; braces are braces, not a template language's."""
+    """Spark's tokens without keywords; braces are braces, not those of a template language.
+
+    Which words mean something depends on where they are, and most of SQL does not matter here. With
+    keywords, sqlglot would read what follows EXPLAIN as one string, and ORDER BY as one token
+    unless a comment is in between.
+    """
 
     class Tokenizer(Spark.Tokenizer):
         COMMANDS: ClassVar[set[TokenType]] = set()
@@ -205,15 +210,16 @@ TextEdit = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class DerivedText:
-    """`original[start:end]` with replacements. `pieces`: from which character of `text` on, which
-    character of the original it is, and whether those that follow it were copied."""
+    """`original[start:end]` with replacements. Each piece holds its first character in `text`, the
+    character of the original that it comes from, and whether the piece was copied."""
 
     original: str
     text: str
     pieces: tuple[tuple[int, int, bool], ...]
 
     def source(self, offset: int) -> int:
-        """Where a character of the text came from; of a replacement the beginning.
+        """The character of the original that a character of the text comes from; within a
+        replacement, the beginning of what was replaced.
 
         >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).source(13)
         11
@@ -226,7 +232,7 @@ class DerivedText:
 def derive_text(
     original: str, span: tuple[int, int], edits: Iterable[TextEdit] = ()
 ) -> DerivedText:
-    """Characters [start, end) of a text, with edits (start, end, replacement).
+    """The characters [start, end) of a text, with edits (start, end, replacement).
 
     >>> derive_text("a < :x AND b", (0, 12), [(4, 6, "1000")]).text
     'a < 1000 AND b'

@@ -22,8 +22,8 @@ SaseTokenKind = Literal["name", "quoted", "number", "string", "mark", "end"]
 
 @dataclass(frozen=True)
 class SaseToken:
-    """`value`: a name as written, subscripts as `S_{i-1}`; a string as Spark SQL; a mark in its
-    canonical form. A `quoted` name is never a keyword."""
+    """`value` is a name as written, with subscripts as `S_{i-1}`, a string as Spark SQL, or a mark
+    in its canonical form. A `quoted` name is never a keyword."""
 
     kind: SaseTokenKind
     value: str
@@ -35,7 +35,7 @@ class SaseToken:
 
 
 def raise_syntax_error(message: str, place: Place, hint: str) -> NoReturn:
-    """Ends the reading: what follows a syntax error has no certain meaning."""
+    """Stops at a syntax error, because what follows it has no certain meaning."""
     problems = Problems()
     problems.add(message, place, hint=hint)
     problems.raise_if_any()
@@ -84,7 +84,9 @@ _MARK = re.compile("|".join(re.escape(each) for each in sorted(_MARKS, key=len, 
 
 
 def tokenize(text: str, names: Iterable[str] = ()) -> list[SaseToken]:
-    """Every token and an `end`. `names` are read whole though no identifiers, such as Hi-Tech.
+    """The tokens and an `end`. `names` are read whole even if they are no identifiers: Hi-Tech.
+
+    sqlglot's tokenizer reads Spark SQL, in which most of these signs mean something else.
 
     >>> [token.value for token in tokenize("a.ticker∈Hi-Tech ∧ S₁.x ≤ 10k", ["Hi-Tech"])]
     ['a', '.', 'ticker', 'IN', 'Hi-Tech', 'AND', 'S_{1}', '.', 'x', '<=', '10', 'k', '']
@@ -134,22 +136,24 @@ def _read_string_or_mark(text: str, at: int) -> SaseToken:
         return SaseToken("string", _string_as_sql(found), Place(text, at, found.end()))
     if text[at] in "'\"‘“`":
         raise_syntax_error(
-            "this quote is not closed", Place(text, at, len(text)), f"add {text[at]} at its end"
+            "this quote is not closed",
+            Place(text, at, len(text)),
+            f"add {text[at]} at the end of the string",
         )
     if text.startswith("||", at):
-        hint = "write OR; to join strings concat(a.x, a.y)"
+        hint = "write OR, or concat(a.x, a.y) to join strings"
         raise_syntax_error(
-            "|| can mean OR or the joining of strings", Place(text, at, at + 2), hint
+            "|| can mean OR or the concatenation of strings", Place(text, at, at + 2), hint
         )
     found = _MARK.match(text, at)
     if found is None:
-        hint = "names with other characters stand in backquotes: a.`we ird`, texts in quotes: 'A-1'"
-        raise_syntax_error(f"{text[at]} means nothing here", Place(text, at, at + 1), hint)
+        hint = "write other names in backquotes, a.`we ird`, and strings in quotes, 'A-1'"
+        raise_syntax_error(f"unexpected character {text[at]}", Place(text, at, at + 1), hint)
     return SaseToken("mark", _MARKS[found.group()], Place(text, at, found.end()))
 
 
 def _string_as_sql(found: re.Match[str]) -> str:
-    """Double quotes may mean names in a session, so every string gets single ones."""
+    """Double quotes may delimit names in a session, so every string gets single ones."""
     if found["plain"] is not None:
         return found.group()
     if found["double"] is not None:
@@ -165,13 +169,16 @@ def _requote(found: re.Match[str]) -> str:
 
 # ---- reader --------------------------------------------------------------------------------------
 
-# Words that end what stands before them.
+# Words that end what is before them.
 CLAUSES = ("PATTERN", "WHERE", "WITHIN", "RETURN", "HAVING", "FROM", "PARTITION")
 _THOUSANDS = {"k": 3, "K": 3, "M": 6}
 _SPARK_SUFFIX = re.compile(r"[lsydf]|bd", re.I)
 
 
 class TokenReader:
+    """Moves forward through tokens. The grammar only looks at the next tokens and takes them; it
+    never goes back, so the first token that fits no rule is where the error is."""
+
     def __init__(self, tokens: Sequence[SaseToken]) -> None:
         self._tokens = tokens
         self._at = 0
@@ -182,7 +189,7 @@ class TokenReader:
 
     @property
     def before(self) -> SaseToken:
-        """The token taken last."""
+        """The token that was taken last."""
         return self._tokens[max(self._at - 1, 0)]
 
     def ahead(self, count: int = 1) -> SaseToken:
@@ -213,7 +220,7 @@ class TokenReader:
         raise_syntax_error(f"{message}, but {found}", self.token.place, hint)
 
     def close(self, opening: SaseToken, closing: str) -> SaseToken:
-        """The bracket that belongs to `opening`."""
+        """Takes the bracket that closes `opening`."""
         if self.at(closing):
             return self.advance()
         if self.token.kind == "end" or self.at("WHERE", "WITHIN"):
@@ -222,7 +229,7 @@ class TokenReader:
         return self.unexpected(f"expected {closing} or a comma", f"{opening.written} is still open")
 
     def touches(self, count: int = 0) -> bool:
-        """Whether nothing stands between a token and the one before it."""
+        """Whether a token directly follows the one before it."""
         place = self.ahead(count).place
         return self._tokens[max(self._at + count - 1, 0)].place.end == place.start
 
@@ -232,15 +239,15 @@ class TokenReader:
         return Place(place.text, place.start, self.before.place.end)
 
     def number(self, *, grouped: bool, typed: bool) -> SqlLiteral:
-        """A number token with what is printed onto it: 10k, 46.51°C and, if `grouped` says that
-        no list can be meant, 10,000. `typed`: also Spark's 10L, 1.5D."""
+        """A number token with what is attached to it: 10k, 46.51°C and, if `grouped` says that it
+        cannot be a list, 10,000. `typed` also takes Spark's 10L and 1.5D."""
         first = self.advance()
         text = first.value
         while grouped and self._is_group(text):
             self.advance()
             text += self.advance().value
         if self.at("°") and self.touches():
-            # The unit of a column is the column's; its sign says nothing more.
+            # The column's values have this unit anyway, so its sign adds nothing.
             self.advance()
             if self.token.kind == "name" and self.touches():
                 self.advance()
@@ -273,7 +280,7 @@ class TokenReader:
 
 
 def keyword_of(token: SaseToken) -> str:
-    """A mark, or a word in capitals; nothing for what can be no keyword.
+    """A mark, or a word in capitals; empty for what cannot be a keyword.
 
     >>> from spark_cep.sql.sase.lexer import tokenize
     >>> [keyword_of(token) for token in tokenize("seq `or` | 'and'")]

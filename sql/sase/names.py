@@ -51,31 +51,37 @@ _INDEX = re.compile(r"\s*(\w+)\s*(?:([+-])\s*(\w+)\s*)?")
 
 
 class Symbols:
-    """Checked symbols, and the problems that their use shows."""
+    """The symbols, checked, and the problems that come up when they are used."""
 
     def __init__(self, given: Mapping[str, object], problems: Problems) -> None:
         self.problems = problems
         self._given = dict(given)
         for name, value in self._given.items():
             if not isinstance(name, str) or not name.strip():
-                problems.add(f"symbols: {name!r} is no name", hint="names are texts: {'T': 0.9}")
+                problems.add(
+                    f"symbols: {name!r} is not a name", hint="names are strings: {'T': 0.9}"
+                )
             elif not _is_symbol(value):
                 problems.add(
-                    f"symbols: {name} is {_describe_value(value)}",
+                    f"symbols: {name} has an unsupported value, {_describe_value(value)}",
                     hint=f"a symbol is {_KINDS}"
-                    + ('; make it one: cep.udf(fn, returns="double")' if callable(value) else ""),
+                    + (
+                        '; wrap the function: cep.udf(fn, returns="double")'
+                        if callable(value)
+                        else ""
+                    ),
                 )
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
 
     def get(self, name: str) -> object:
-        """The symbol as given; None also if there is none."""
+        """The symbol as given; None if there is none."""
         return self._given.get(name)
 
     @property
     def unusual(self) -> list[str]:
-        """Names that are no identifiers."""
+        """Names that are not identifiers."""
         names = [name for name in self._given if isinstance(name, str)]
         return [name for name in names if name.strip() and not _IDENTIFIER.fullmatch(name)]
 
@@ -88,7 +94,7 @@ class Symbols:
         }
 
     def value(self, name: str, place: Place) -> str | None:
-        """The symbol as a value of Spark SQL; a problem if it is none."""
+        """The symbol as a value in Spark SQL; a problem if it is not a value."""
         given = self._given[name]
         if isinstance(given, _VALUES):
             return _text_sql(given) if isinstance(given, str) else value_sql(given)
@@ -101,7 +107,7 @@ class Symbols:
         """The members of a set as Spark SQL."""
         if name not in self._given:
             hint = f'give its members in symbols={{"{name}": [...]}}'
-            self.once(f"{name} is no set that is known here", place, hint)
+            self.once(f"unknown set {name}", place, hint)
             return []
         given = self._given[name]
         if not isinstance(given, _SETS):
@@ -109,27 +115,27 @@ class Symbols:
             self.problems.add(f"{name} is {_describe_value(given)}, not a set", place, hint=hint)
             return []
         if not given:
-            hint = "then nothing can match; leave the condition out, or give members"
+            hint = "nothing is in an empty set; remove the condition, or give members"
             self.problems.add(f"the set {name} is empty", place, hint=hint)
         return [value_sql(each) for each in _sort_members(given)]
 
     def family(self, base: str) -> list[SymbolValue] | None:
-        """The members of a set in their order, if it has one."""
+        """The members of a set in their order, if the set is ordered."""
         given = self._given.get(base)
         return list(given) if isinstance(given, list | tuple) else None
 
     def unknown(self, name: str, place: Place, known: Iterable[str]) -> None:
-        """A bare name that stands for nothing."""
+        """Reports a bare name that has no meaning."""
         meant = nearest_name(name, [*known, *self._given])
-        guess = f"did you mean {meant}? Else " if meant else ""
+        guess = f"did you mean {meant}? Otherwise " if meant else ""
         hint = (
             f'{guess}give its value in symbols={{"{name}": ...}}, or name the event that it is a '
             f"column of: a.{name}"
         )
-        self.once(f"{name} is not known here", place, hint)
+        self.once(f"unknown name {name}", place, hint)
 
     def once(self, message: str, place: Place, hint: str) -> None:
-        """A problem with a name, said at the first of the places where it shows."""
+        """Reports a problem with a name at the first of its places only."""
         if all(each.message != message for each in self.problems.found):
             self.problems.add(message, place, hint=hint)
 
@@ -193,7 +199,7 @@ def _is_symbol(value: object) -> bool:
 
 
 def _sort_members(members: Iterable[object]) -> list[object]:
-    """Sets have no order of their own, and a pattern is the same in every session."""
+    """A fixed order for sets, so that a pattern is the same in every session."""
     return sorted(members, key=repr) if isinstance(members, set | frozenset) else list(members)
 
 
@@ -206,13 +212,14 @@ def _symbol_kind(value: object) -> str:
 def _describe_value(value: object) -> str:
     if value is None:
         return "a type without a condition"
-    known = {"function": "a function", "set": "a set", "str": "a text", "timedelta": "a duration"}
-    return known.get(_symbol_kind(value), f"a {type(value).__name__}")
+    known = {"function": "a function", "set": "a set", "str": "a string", "timedelta": "a duration"}
+    kind = type(value).__name__
+    return known.get(_symbol_kind(value), f"{'an' if kind[0] in 'aeio' else 'a'} {kind}")
 
 
 # ---- scope ---------------------------------------------------------------------------------------
 
-# Functions of Kleene lists, which conditions have whatever Spark calls by these names.
+# Functions of Kleene lists; in conditions they hide the functions of Spark of the same name.
 FOLD_NAMES = frozenset({"prev", "first", "last", "count", "sum", "avg", "min", "max"})
 # Functions of Spark that sqlglot parses as any other name.
 _EXTRA_FUNCTIONS = frozenset(
@@ -227,6 +234,12 @@ _EXTRA_FUNCTIONS = frozenset(
 
 @dataclass(frozen=True)
 class SaseScope:
+    """What names mean in conditions.
+
+    A bare word beside `=` or in a set is a string (a.ticker = MSFT), as printed in the papers.
+    Anywhere else it would be an unknown number or column, so there it is an error.
+    """
+
     variables: Sequence[SaseVariable]
     symbols: Symbols
 
@@ -242,7 +255,7 @@ class SaseScope:
         return self._variables.get(name.casefold())
 
     def spells(self, name: str) -> bool:
-        """Whether a variable is written so, letter by letter."""
+        """Whether a variable is spelled exactly so, case included."""
         return any(variable.name == name for variable in self.variables)
 
     def unknown_variable(self, name: str, place: Place) -> None:
@@ -257,16 +270,18 @@ class SaseScope:
         self.problems.add(f"the pattern has no variable {name}", place, hint=hint)
 
     def check_attribute(self, variable: SaseVariable, name: str, place: Place) -> None:
-        """A column must be among those listed behind the type, if any are: A(attr1, attr2)."""
+        """Refuses a column that is not among those listed after the type: A(attr1, attr2)."""
         known = variable.declared.attributes
         if known is None or name.casefold() in {each.casefold() for each in known}:
             return
-        hint = f"listed are {list_names(known)}; add it there, or leave the list out"
-        self.problems.add(f"{variable.name} is declared without {name}", place, hint=hint)
+        hint = f"its attributes are {list_names(known)}; add {name}, or remove the list"
+        self.problems.add(
+            f"{variable.name} is declared without the attribute {name}", place, hint=hint
+        )
 
     def function(self, name: str, place: Place) -> str | None:
-        """A function of the symbols: its name, or Spark SQL with {0}, {1} for the arguments;
-        the name as it is if Spark has it."""
+        """The function of a symbol, by its name or as Spark SQL with {0}, {1} for the arguments;
+        else the name itself if it is a function of Spark."""
         if name in self.symbols:
             given = self.symbols.get(name)
             if isinstance(given, UserFunction):
@@ -274,7 +289,7 @@ class SaseScope:
             if isinstance(given, str) and ("{" in given or re.fullmatch(r"\w+", given)):
                 return given
             hint = 'a function is a cep.udf, its name, or Spark SQL: "abs({0} - {1})"'
-            self.problems.add(f"the symbol {name} is no function", place, hint=hint)
+            self.problems.add(f"the symbol {name} is not a function", place, hint=hint)
             return None
         if is_known_function(name):
             return name
@@ -282,12 +297,12 @@ class SaseScope:
             f'give it in symbols={{"{name}": ...}}: a cep.udf, the name of a function, or Spark '
             'SQL over its arguments such as "abs({0} - {1})"'
         )
-        self.symbols.once(f"{name} is no function that is known here", place, hint)
+        self.symbols.once(f"unknown function {name}", place, hint)
         return None
 
 
 def is_known_function(name: str) -> bool:
-    """Whether conditions may call it as it is."""
+    """Whether conditions may call the function by this name."""
     lower = name.casefold()
     if find_user_function(name) is not None or lower in FOLD_NAMES:
         return True
@@ -298,7 +313,7 @@ def is_known_function(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def name_sql(name: str) -> str:
-    """A name as Spark SQL, in backquotes where it needs them.
+    """A name in Spark SQL, with backquotes where it needs them.
 
     >>> name_sql("price"), name_sql("we ird"), name_sql("select")
     ('price', '`we ird`', '`select`')
@@ -311,7 +326,7 @@ def name_sql(name: str) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether it is read as a name on both sides of a dot."""
+    """Whether Spark reads it as a name on both sides of a dot."""
     try:
         root = parse_expression(f"{name}.{name} = 1").root
     except SyntaxProblem:

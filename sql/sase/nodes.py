@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EventDeclaration:
-    """`Stock a`, or a bare `a` (then `bare`: type and variable are one name). `attributes`: those
-    listed behind it, as in `A(attr1)`; None: no list."""
+    """`Stock a`, or a `bare` name `a` that is type and variable at once. `attributes` are those
+    listed after it, as in `A(attr1)`; None without a list."""
 
     type: str
     name: str
@@ -36,7 +36,7 @@ class EventNegation:
 
 @dataclass(frozen=True)
 class Repetition:
-    """`quantifier`: "+", "*", "?" or "{2,4}"."""
+    """`quantifier` is "+", "*", "?" or "{2,4}"."""
 
     part: SaseNode
     quantifier: str
@@ -74,7 +74,7 @@ class SqlLiteral:
 
 @dataclass(frozen=True)
 class TimeOfDay:
-    """6:00, as microseconds of a day could be read: `06:00:00.000000`."""
+    """6:00, written with microseconds: `06:00:00.000000`."""
 
     text: str
     place: Place
@@ -82,7 +82,7 @@ class TimeOfDay:
 
 @dataclass(frozen=True)
 class BareName:
-    """A bare name: a symbol, a variable, or the text that it is."""
+    """A bare name: a symbol, a variable, or a string without quotes."""
 
     name: str
     place: Place
@@ -90,7 +90,7 @@ class BareName:
 
 @dataclass(frozen=True)
 class ColumnReference:
-    """variable.column, perhaps with fields; `reading` for `a[1].x` and the like."""
+    """variable.column, perhaps with fields; `reading` is the element that `a[1].x` selects."""
 
     parts: tuple[str, ...]
     place: Place
@@ -121,7 +121,7 @@ class RemoteAccess:
 
 @dataclass(frozen=True)
 class ArithmeticNode:
-    """`left` None: a sign."""
+    """An operation; with `left` None, a sign."""
 
     operator: str
     left: SaseExpression | None
@@ -148,7 +148,7 @@ class SetLiteral:
 
 @dataclass(frozen=True)
 class SetMembership:
-    """value ∈ container; `negated`: ∉."""
+    """value ∈ container, or ∉ if `negated`."""
 
     value: SaseExpression
     container: SaseExpression
@@ -158,7 +158,7 @@ class SetMembership:
 
 @dataclass(frozen=True)
 class SqlPredicate:
-    """IS NULL, LIKE, BETWEEN: `words` with the operands put between them."""
+    """IS NULL, LIKE, BETWEEN: `words` go between the operands."""
 
     operands: tuple[SaseExpression, ...]
     words: tuple[str, ...]
@@ -173,7 +173,7 @@ class LogicalNot:
 
 @dataclass(frozen=True)
 class LogicalOperation:
-    """Parts with AND or OR between them."""
+    """Parts connected by AND or OR."""
 
     operator: Literal["AND", "OR"]
     parts: tuple[SaseExpression, ...]
@@ -223,7 +223,7 @@ SaseExpression = (
 
 @dataclass(frozen=True)
 class WindowAmount:
-    """4 hours; `unit` None for a bare number or word."""
+    """4 hours; `unit` is None for a bare number or word."""
 
     number: SqlLiteral | BareName
     unit: str | None
@@ -245,8 +245,8 @@ class SaseQuery:
 
 @dataclass(frozen=True)
 class SaseVariable:
-    """`always`: every match fills it. `branches`: the sides of ORs that it stands on, as (number
-    of the OR, number of the side)."""
+    """A declared variable. `always` says that every match fills it. `branches` are the sides of ORs
+    that it is on, as (identity of the OR, number of the side)."""
 
     declared: EventDeclaration
     negated: bool = False

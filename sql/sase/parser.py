@@ -70,7 +70,7 @@ _OPERATORS = {"SEQ": "seq", "AND": "all", "OR": "any"}
 _NEGATIONS = ("NOT", "NEG")
 _KLEENE = "KLEENE"
 _PATTERN_WORDS = frozenset({*_OPERATORS, *_NEGATIONS, _KLEENE, *CLAUSES})
-# What other languages call these operators.
+# The names of these operators in other languages.
 _OTHER_OPERATORS = {
     "ANY": "OR", "ALL": "AND", "CONJ": "AND", "DISJ": "OR", "SEQUENCE": "SEQ", "ITER": "KLEENE",
     "ITERATION": "KLEENE", "UNLESS": "SEQ with NOT inside",
@@ -79,7 +79,8 @@ _DECLARE_HINT = "declare events: SEQ(Stock a, Stock b), or A; B; C"
 
 
 def parse_pattern(reader: TokenReader) -> SaseNode:
-    """
+    """The PATTERN clause.
+
     >>> from spark_cep.sql.sase.lexer import tokenize
     >>> found = parse_pattern(TokenReader(tokenize("SEQ(A a, ~B b, C+ c[])")))
     >>> [type(part).__name__ for part in found.parts]
@@ -103,7 +104,7 @@ def _parse_sequence(reader: TokenReader) -> SaseNode:
         return parts[0]
     if mixed is not None:
         hint = "write A; (B OR C) or (A; B) OR C"
-        raise_syntax_error("it is not clear what belongs together beside ;", mixed, hint)
+        raise_syntax_error("AND or OR beside ; is ambiguous", mixed, hint)
     return Combination("seq", tuple(parts), reader.since(start))
 
 
@@ -149,9 +150,7 @@ def _parse_quantified(reader: TokenReader, part: SaseNode, start: SaseToken) -> 
         return part
     if isinstance(part, Repetition) or reader.at("+", "*", "?", "{"):
         place = reader.since(start)
-        raise_syntax_error(
-            "two quantifiers stand on one part", place, "keep one of them: + * ? or {2,4}"
-        )
+        raise_syntax_error("a part has two quantifiers", place, "keep one of them: + * ? or {2,4}")
     return Repetition(part, quantifier, reader.since(start))
 
 
@@ -187,7 +186,7 @@ def _parse_primary(reader: TokenReader) -> SaseNode:
         part = _parse_group(reader, start)
         if isinstance(part, Repetition):
             raise_syntax_error(
-                "KLEENE stands on a quantified part", part.place, "drop one of the two"
+                "KLEENE is applied to a part with a quantifier", part.place, "remove one of the two"
             )
         return Repetition(part, "+", reader.since(start))
     if start.kind not in {"name", "quoted"} or operator in _PATTERN_WORDS:
@@ -247,7 +246,7 @@ def _parse_variable(reader: TokenReader) -> SaseToken | None:
 
 def _parse_attributes(reader: TokenReader) -> tuple[str, ...]:
     opening = reader.advance()
-    hint = "in parentheses behind a type stand its attributes: A(attr1, attr2)"
+    hint = "the parentheses after a type list its attributes: A(attr1, attr2)"
     found = [reader.name("an attribute", hint).value]
     while reader.take(","):
         found.append(reader.name("an attribute", hint).value)
@@ -256,15 +255,15 @@ def _parse_attributes(reader: TokenReader) -> tuple[str, ...]:
 
 
 def _check_no_operator(type_: SaseToken) -> None:
-    """A misspelt operator must not pass for a type with its attributes."""
+    """Refuses a misspelled operator, which would pass for a type with its attributes."""
     word = keyword_of(type_)
     operators = [*_OPERATORS, *_NEGATIONS, _KLEENE]
     meant = _OTHER_OPERATORS.get(word) or (
         nearest_name(word, operators) if len(word) > len("OR") else None
     )
     if meant is not None:
-        hint = f"did you mean {meant}? A type of this name stands in backquotes: `{type_.value}`(x)"
-        raise_syntax_error(f"{type_.value} is no operator", type_.place, hint)
+        hint = f"did you mean {meant}? Write a type of this name in backquotes: `{type_.value}`(x)"
+        raise_syntax_error(f"{type_.value} is not an operator", type_.place, hint)
 
 
 # ---- WHERE ---------------------------------------------------------------------------------------
@@ -281,7 +280,8 @@ _HOURS, _MINUTES, _SECONDS = 24, 60, 60
 
 
 def parse_condition(reader: TokenReader) -> SaseExpression:
-    """
+    """The WHERE clause.
+
     >>> from spark_cep.sql.sase.lexer import tokenize
     >>> found = parse_condition(TokenReader(tokenize("a.x < b.x < c.x AND a.kind ∈ {A, B}")))
     >>> [type(part).__name__ for part in found.parts]
@@ -339,7 +339,8 @@ class _ConditionParser:
         return ForAllCondition(index.value, numbers, is_range, body, self._reader.since(start))
 
     def _numbers(self) -> tuple[SetLiteral | BareName, bool]:
-        """{2, n} and {2, ..., n} are ranges, as printed; {1, 3, 4} and names are sets."""
+        """The numbers of ∀: {2, n} and {2, ..., n} are ranges, as printed; {1, 3, 4} and names are
+        sets."""
         opening = self._reader.take("{", "[", "(")
         if opening is None:
             name = self._reader.name("numbers", _RANGE_HINT)
@@ -354,9 +355,9 @@ class _ConditionParser:
         self._reader.close(opening, OPENING[keyword_of(opening)])
         listed = SetLiteral(tuple(members), self._reader.since(opening))
         if dots and len(members) < len(("low", "high")):
-            raise_syntax_error("a range has two bounds", listed.place, _RANGE_HINT)
+            raise_syntax_error("a range needs two bounds", listed.place, _RANGE_HINT)
         if dots:
-            # {2, 3, ..., n}: what stands before the dots only shows how it goes on.
+            # {2, 3, ..., n}: what is before the dots only shows how the range continues.
             listed = SetLiteral((members[0], members[-1]), listed.place)
         return listed, dots or len(members) == len(("low", "high"))
 
@@ -397,7 +398,7 @@ class _ConditionParser:
         return value
 
     def _container(self) -> SaseExpression:
-        """What stands behind ∈: members written out, a symbol, or an array."""
+        """The right side of ∈: listed members, a symbol, or an array."""
         opening = self._reader.take(*OPENING)
         if opening is not None:
             members = self._list(opening, OPENING[keyword_of(opening)])
@@ -406,7 +407,7 @@ class _ConditionParser:
         return self._hyphened(value) if isinstance(value, BareName) else value
 
     def _hyphened(self, word: BareName) -> BareName:
-        """A set's name as printed, Hi-Tech: nothing is subtracted from a set."""
+        """A set's name as printed, Hi-Tech, in which the hyphen cannot be a minus."""
         name = word.name
         while (
             self._reader.at("-")
@@ -501,7 +502,8 @@ class _ConditionParser:
         return self._dotted(token)
 
     def _is_index(self) -> bool:
-        """Whether the bracket ahead is that of `a[i].price` or `a[]`."""
+        """Whether the bracket ahead is that of `a[i].price` or `a[]`. A call `f[...]`, as the EIRES
+        paper prints it, has no column after the bracket."""
         if keyword_of(self._reader.ahead()) == "]":
             return True
         depth, count = 0, 0
@@ -544,9 +546,9 @@ class _ConditionParser:
         }  # fmt: skip
         found = known.get(text)
         if found is None:
-            hint = f"there are {name}[1], {name}[i], {name}[i-1] and {name}[{name}.LEN]"
+            hint = f"write {name}[1], {name}[i], {name}[i-1] or {name}[{name}.LEN]"
             raise_syntax_error(
-                f"[{text}] names no element of a list", self._reader.since(opening), hint
+                f"[{text}] does not name an element of a list", self._reader.since(opening), hint
             )
         return found
 
@@ -578,7 +580,9 @@ def _parse_time_of_day(parts: list[str], reader: TokenReader, start: SaseToken) 
     place = reader.since(start)
     sane = len(parts) <= len("hms") and int(hours) < _HOURS and float(minutes) < _MINUTES
     if not (sane and minutes.isdigit() and float(seconds) < _SECONDS):
-        raise_syntax_error(f"{':'.join(parts)} is no time of day", place, "write 18:00 or 18:00:30")
+        raise_syntax_error(
+            f"{':'.join(parts)} is not a time of day", place, "write 18:00 or 18:00:30"
+        )
     whole, _, fraction = seconds.partition(".")
     text = f"{int(hours):02}:{int(minutes):02}:{int(whole or 0):02}.{fraction[:6]:<06}"
     return TimeOfDay(text, place)
@@ -590,7 +594,8 @@ WINDOW_HINT = "write WITHIN 10 minutes, WITHIN 2000 events, or WITHIN 10 in the 
 
 
 def parse_window(reader: TokenReader) -> WindowClause:
-    """What stands behind WITHIN."""
+    """The WITHIN clause. A bare number is in the unit of the first order column, a bare word is a
+    symbol. Durations are checked by the resolver, where symbols are known."""
     start = reader.token
     amounts = []
     while reader.token.kind in {"number", "name"} and not reader.at(*CLAUSES):

@@ -1,10 +1,10 @@
 """`sase`: a query as the papers print it becomes an event pattern.
 
-    text -> tokens -> Query (pattern, condition, window: trees with places)
-         -> families counted out -> variables -> conjuncts as Spark SQL -> Pattern
+    text -> tokens -> SaseQuery (pattern, condition, window: trees with places)
+         -> families expanded -> variables -> conjuncts as Spark SQL -> Pattern
 
-Nothing here knows rows or plans: what a pattern means is what `spark_cep.pattern` says. The first
-syntax error ends the reading; after it everything that is unknown is reported at once.
+Nothing here depends on rows or plans; `spark_cep.pattern` defines what a pattern means. The first
+syntax error is the only one reported; names that are unknown are all reported at once.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _STRATEGIES = {
 }
 _CLAUSE_HINT = "a query is PATTERN ... WHERE ... WITHIN ..."
 _OTHER_CLAUSES = {
-    "RETURN": 'what is returned is said in Python: match_pattern(..., measures={"gain": "..."})',
-    "HAVING": 'conditions on the match belong into WHERE; filter the answer with .where("...")',
+    "RETURN": 'choose the output in Python: match_pattern(..., measures={"gain": "..."})',
+    "HAVING": 'put conditions on the match into WHERE, or filter the answer with .where("...")',
     "FROM": "the input is the DataFrame that match_pattern is called on",
     "PARTITION": 'write SAME[card], or in Python match_pattern(..., partition_by="card")',
 }
@@ -58,8 +58,8 @@ def sase(
 
     `type_column` names the column that holds the type of an event: `Stock a` is then a row with
     'Stock' in it. `symbols` gives names their meaning: sets ("Finance": [...]), numbers ("T":
-    0.9), families ("n": 4 counts S_1, ..., S_n and ∀), functions ("Corr": a cep.udf), types
-    without or with another condition ("E": None), windows ("h": "20 minutes").
+    0.9), the size of families ("n": 4 for S_1, ..., S_n and ∀), functions ("Corr": a cep.udf),
+    types without a condition or with another one ("E": None), windows ("h": "20 minutes").
 
     >>> found = sase('''
     ...     PATTERN SEQ(Stock a, Stock b)
@@ -86,18 +86,18 @@ def sase(
 def _check_arguments(text: object, type_column: object, symbols: object) -> None:
     if not isinstance(text, str):
         raise PatternError(
-            f"sase takes a text, not {type(text).__name__}",
-            hint='sase("PATTERN SEQ(A a, B b) WITHIN 10 minutes", type_column="kind")',
+            f"sase takes text, not {type(text).__name__}",
+            hint='write sase("PATTERN SEQ(A a, B b) WITHIN 10 minutes", type_column="kind")',
         )
     if type_column is not None and not isinstance(type_column, str):
         raise PatternError(
-            f"type_column is a column's name, not {type(type_column).__name__}",
-            hint='type_column="kind"; types that one column does not tell are conditions: '
+            f"type_column must be the name of a column, not {type(type_column).__name__}",
+            hint='write type_column="kind"; types that are not in one column are conditions: '
             'symbols={"Stock": "kind = 1 AND open"}',
         )
     if symbols is not None and not isinstance(symbols, Mapping):
         raise PatternError(
-            f"symbols is a dict, not {type(symbols).__name__}", hint='symbols={"T": 0.9}'
+            f"symbols must be a dict, not {type(symbols).__name__}", hint='write symbols={"T": 0.9}'
         )
 
 
@@ -120,7 +120,7 @@ def _parse_query(text: str, symbols: Symbols) -> SaseQuery:
 
 
 def _skip_label(reader: TokenReader) -> None:
-    """`Q1: SEQ(...)`, `PATTERN(1) SEQ(...)`: how a paper refers to it."""
+    """Skips the label that a paper refers to: `Q1: SEQ(...)`, `PATTERN(1) SEQ(...)`."""
     if reader.token.kind == "name" and keyword_of(reader.ahead()) == ":":
         reader.advance()
         reader.advance()
@@ -131,7 +131,7 @@ def _skip_label(reader: TokenReader) -> None:
 
 
 def _parse_where(reader: TokenReader) -> tuple[str | None, SaseExpression]:
-    """Conditions, perhaps in the braces of a strategy: skip_till_next_match(a, b) { ... }."""
+    """Conditions, perhaps inside the braces of a strategy: skip_till_next_match(a, b) { ... }."""
     start = reader.token
     strategy = _STRATEGIES.get(keyword_of(start))
     if strategy is None:
@@ -152,10 +152,10 @@ def _refuse_rest(reader: TokenReader) -> None:
     word = keyword_of(reader.token)
     if word in _OTHER_CLAUSES:
         raise_syntax_error(
-            f"{reader.token.written} has no place here", reader.token.place, _OTHER_CLAUSES[word]
+            f"{reader.token.written} is not supported", reader.token.place, _OTHER_CLAUSES[word]
         )
     if word in {"WHERE", "PATTERN"}:
-        raise_syntax_error(f"{word} stands too late or twice", reader.token.place, _CLAUSE_HINT)
+        raise_syntax_error(f"{word} is given too late or twice", reader.token.place, _CLAUSE_HINT)
     reader.unexpected("expected the end or the next clause", _CLAUSE_HINT)
 
 

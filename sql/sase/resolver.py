@@ -46,46 +46,53 @@ from spark_cep.udfs.expressions import Type
 
 # ---- families ------------------------------------------------------------------------------------
 
-# More variables than this are a slip of the pen, not a pattern.
+# A larger number is taken for a typing error.
 MAX_MEMBERS = 1_000
 _EXAMPLE = 'S_1, ..., S_n with symbols={"n": 4}'
 
 
 def expand_families(node: SaseNode, numbers: Mapping[str, int]) -> SaseNode:
-    """The pattern without dots, every name spelled."""
-    return _FamilyExpansion(numbers).counted_out(node)
+    """The pattern without dots, with every subscript a number.
+
+    The members of a family are plain variables called S_1, S_2 and so on. `S_1, ..., KLEENE(S_j),
+    ..., S_n` is filled between its neighbours, so it repeats what it prints for every j strictly
+    between 1 and n.
+    """
+    return _FamilyExpansion(numbers).expand(node)
 
 
 @dataclass(frozen=True)
 class _FamilyExpansion:
     numbers: Mapping[str, int]
 
-    def counted_out(self, node: SaseNode) -> SaseNode:
+    def expand(self, node: SaseNode) -> SaseNode:
         if isinstance(node, EventDeclaration):
             return self._declared(node)
         if isinstance(node, EventNegation | Repetition):
-            return replace(node, part=self.counted_out(node.part))
+            return replace(node, part=self.expand(node.part))
         if isinstance(node, Combination):
             return replace(node, parts=tuple(self._parts(node.parts)))
         return raise_syntax_error(
-            "dots stand between two members of a family", node.place, f"write {_EXAMPLE}"
+            "dots must be between two members of a family", node.place, f"write {_EXAMPLE}"
         )
 
     def _declared(self, node: EventDeclaration) -> EventDeclaration:
         names = spell_name(node.type, self.numbers), spell_name(node.name, self.numbers)
         if names[0] is None or names[1] is None:
-            hint = 'give its numbers, such as symbols={"n": 4}'
+            hint = 'give its value: symbols={"n": 4}'
             raise_syntax_error(
-                f"the subscript of {_printed_name(node.name)} has no number", node.place, hint
+                f"the subscript of {_printed_name(node.name)} has no value", node.place, hint
             )
         return replace(node, type=names[0], name=names[1])
 
     def _parts(self, parts: tuple[SaseNode, ...]) -> Iterator[SaseNode]:
         for place, part in enumerate(parts):
             if not isinstance(part, FamilyDots):
-                yield self.counted_out(part)
+                yield self.expand(part)
             elif not 0 < place < len(parts) - 1:
-                raise_syntax_error("dots stand between two events", part.place, f"write {_EXAMPLE}")
+                raise_syntax_error(
+                    "dots must be between two events", part.place, f"write {_EXAMPLE}"
+                )
             else:
                 yield from self._between(parts[place - 1], part, parts[place + 1])
 
@@ -93,14 +100,18 @@ class _FamilyExpansion:
         first, last = self._member(before, dots), self._member(after, dots)
         (family, low), (other, high) = self._number(first, dots), self._number(last, dots)
         if family != other:
-            message = f"the dots lead from {first.name} to {last.name}, two families"
+            message = f"the dots go from {first.name} to {last.name}, which are of two families"
             raise_syntax_error(message, dots.place, f"write {_EXAMPLE}")
         if high <= low:
-            message = f"the dots lead from {family}_{low} to {family}_{high}"
-            raise_syntax_error(message, dots.place, "the number behind the dots is the larger one")
+            message = f"the dots go from {family}_{low} to {family}_{high}"
+            raise_syntax_error(
+                message, dots.place, "the number after the dots must be the larger one"
+            )
         if high - low > MAX_MEMBERS:
             raise_syntax_error(
-                f"{high - low} events are too many", dots.place, "give a smaller number"
+                f"the dots stand for {high - low} events",
+                dots.place,
+                f"at most {MAX_MEMBERS} are allowed",
             )
         for number in range(low + 1, high):
             yield self._copied(first, number, dots.place)
@@ -115,7 +126,7 @@ class _FamilyExpansion:
         while isinstance(node, EventNegation | Repetition):
             node = node.part
         if not isinstance(node, EventDeclaration):
-            raise_syntax_error("dots stand between two events", dots.place, f"write {_EXAMPLE}")
+            raise_syntax_error("dots must be between two events", dots.place, f"write {_EXAMPLE}")
         return node
 
     def _number(self, member: EventDeclaration, dots: FamilyDots) -> tuple[str, int]:
@@ -123,13 +134,13 @@ class _FamilyExpansion:
         if found is None:
             hint = f"write {_EXAMPLE}"
             raise_syntax_error(
-                f"{_printed_name(member.name)}, beside the dots, has no number", dots.place, hint
+                f"{_printed_name(member.name)}, next to the dots, has no number", dots.place, hint
             )
         return found
 
 
 def spell_name(name: str, numbers: Mapping[str, int]) -> str | None:
-    """The name with its number counted out; None if its subscript has no number.
+    """The name with its number; None if its subscript has no value.
 
     >>> spell_name("S_{i-1}", {"i": 3}), spell_name("person_id", {}), spell_name("S_{k}", {})
     ('S_2', 'person_id', None)
@@ -155,23 +166,23 @@ def _printed_name(name: str) -> str:
 def for_all_numbers(
     node: ForAllCondition, numbers: Mapping[str, int], symbols: Symbols
 ) -> list[int]:
-    """What ∀ goes through; empty and a problem where that cannot be told."""
+    """The numbers that ∀ ranges over; empty, with a problem, where they are unknown."""
     if isinstance(node.numbers, BareName):
         return _set_numbers(node.numbers, symbols)
     found = [_as_integer(each, numbers) for each in node.numbers.members]
     bounds = [each for each in found if each is not None]
     if len(bounds) < len(found) or not bounds:
         hint = 'write {2, n} with symbols={"n": 4}'
-        symbols.problems.add("these are no whole numbers", node.numbers.place, hint=hint)
+        symbols.problems.add("these are not whole numbers", node.numbers.place, hint=hint)
         return []
     if not node.is_range:
         return bounds
     low, high = bounds
     if high - low > MAX_MEMBERS:
         symbols.problems.add(
-            f"∀ goes through {high - low + 1} numbers",
+            f"∀ ranges over {high - low + 1} numbers",
             node.numbers.place,
-            hint=f"at most {MAX_MEMBERS} are taken",
+            hint=f"at most {MAX_MEMBERS} are allowed",
         )
         return []
     return list(range(low, high + 1))
@@ -188,7 +199,7 @@ def _set_numbers(word: BareName, symbols: Symbols) -> list[int]:
 
 def _report_no_numbers(word: BareName, problems: Problems) -> None:
     hint = f'write {{2, n}}, or give whole numbers in symbols={{"{word.name}": [2, 3]}}'
-    problems.add(f"{word.name} is no list of whole numbers", word.place, hint=hint)
+    problems.add(f"{word.name} is not a list of whole numbers", word.place, hint=hint)
 
 
 def _as_integer(node: object, numbers: Mapping[str, int]) -> int | None:
@@ -203,7 +214,7 @@ _NO_DECLARATION = EventDeclaration("", "", Place("", 0, 0))
 
 
 def collect_variables(node: SaseNode) -> list[SaseVariable]:
-    """The variables from left to right; raises an error for a shape that can have no match."""
+    """The variables from left to right; refuses patterns that cannot have a match."""
     found = list(_walk_variables(node, SaseVariable(_NO_DECLARATION)))
     seen: dict[str, SaseVariable] = {}
     for variable in found:
@@ -212,12 +223,12 @@ def collect_variables(node: SaseNode) -> list[SaseVariable]:
             _raise_bound_twice(variable, first)
     if all(variable.negated for variable in found):
         hint = "add an event that is not negated: SEQ(A a, NOT(B b))"
-        raise_syntax_error("the pattern has no event that must be there", node.place, hint)
+        raise_syntax_error("every event of the pattern is negated", node.place, hint)
     return found
 
 
 def _walk_variables(node: SaseNode, so_far: SaseVariable) -> Iterator[SaseVariable]:
-    """`so_far`: what holds for all below the node."""
+    """`so_far` holds what is true of all variables below the node."""
     if isinstance(node, EventDeclaration):
         yield replace(so_far, declared=node)
     elif isinstance(node, EventNegation):
@@ -249,8 +260,11 @@ def _raise_bound_twice(variable: SaseVariable, first: SaseVariable) -> None:
 def type_conditions(
     variables: Sequence[SaseVariable], symbols: Symbols, type_column: str | None
 ) -> dict[str, str]:
-    """The condition of each variable's type, over bare columns; types that are unknown become
-    problems."""
+    """The condition of each variable's type, over bare columns; unknown types become problems.
+
+    `Stock a` is a row of type Stock. Which rows these are is given by the column that holds the
+    type, or for a single type by a symbol.
+    """
     found = {}
     for variable in variables:
         text = _type_condition(variable.declared, symbols, type_column)
@@ -269,13 +283,13 @@ def _type_condition(
             return given
         if not declared.bare:
             hint = f'give a condition, symbols={{"{type_}": "kind = 1"}}, or None'
-            symbols.problems.add(f"the symbol {type_} is no type", declared.place, hint=hint)
+            symbols.problems.add(f"the symbol {type_} is not a type", declared.place, hint=hint)
             return None
     if type_column is not None:
         return f"{name_sql(type_column)} = {_type_value(declared, symbols)}"
     if not declared.bare:
         hint = (
-            f'say which column holds the type, type_column="kind", or what {type_} means, '
+            f'give the column that holds the type, type_column="kind", or the meaning of {type_}, '
             f'symbols={{"{type_}": "ticker = \'A\'"}}; {{"{type_}": None}} if every row is one'
         )
         message = f"nothing says which rows are of type {type_}"
@@ -284,7 +298,7 @@ def _type_condition(
 
 
 def _type_value(declared: EventDeclaration, symbols: Symbols) -> str:
-    """The type's value: its name, or for a family's member what the family's list says."""
+    """The type's value: its name, or for a member of a family the value in the family's list."""
     member = split_subscript(declared.type, {})
     family = None if member is None else symbols.family(member[0])
     if member is None or family is None:
@@ -292,7 +306,7 @@ def _type_value(declared: EventDeclaration, symbols: Symbols) -> str:
     base, number = member
     if not 1 <= number <= len(family):
         hint = f'give {number} members in symbols={{"{base}": [...]}}'
-        message = f"the family {base} has {len(family)} members"
+        message = f"the family {base} has only {len(family)} members"
         symbols.problems.add(message, declared.place, hint=hint)
         return "NULL"
     return value_sql(family[number - 1])
@@ -304,7 +318,11 @@ def check_bare(
     type_column: str | None,
     constrained: frozenset[str],
 ) -> None:
-    """`constrained`: the variables that have a condition of their own."""
+    """Refuses bare names that nothing restricts; `constrained` have a condition of their own.
+
+    Without a type column a bare name is only a variable. If nothing restricted it, `A; B; C` over a
+    table without types would match any three rows.
+    """
     if type_column is not None:
         return
     for variable in variables:
@@ -326,8 +344,8 @@ def build_tree(node: SaseNode, conditions: dict[str, str]) -> Pattern:
         return _build_event(node, conditions)
     if isinstance(node, EventNegation):
         if not isinstance(node.part, EventDeclaration):
-            hint = "NOT takes one event: NOT(Stock x); write several NOTs for several"
-            raise_syntax_error("NOT stands on more than one event", node.place, hint)
+            hint = "NOT takes one event: NOT(Stock x); write a NOT for each event"
+            raise_syntax_error("NOT is applied to more than one event", node.place, hint)
         return no(build_tree(node.part, conditions))
     if isinstance(node, Repetition):
         _check_body(node)
@@ -343,7 +361,7 @@ def _build_event(node: EventDeclaration, conditions: dict[str, str]) -> Pattern:
     try:
         return event(node.name, conditions.get(node.name))
     except PatternError as error:
-        raise_syntax_error(error.message, node.place, "a name is letters, digits and _")
+        raise_syntax_error(error.message, node.place, "a name has letters, digits and _")
 
 
 def _check_body(node: Repetition) -> None:
@@ -356,7 +374,7 @@ def _check_body(node: Repetition) -> None:
             "a negated event has a quantifier", node.place, "write NOT(A a): no such row at all"
         )
     if isinstance(body, Repetition):
-        raise_syntax_error("two quantifiers stand on one part", node.place, "keep one of them")
+        raise_syntax_error("a part has two quantifiers", node.place, "keep one of them")
     assert isinstance(body, Combination)
     if node.quantifier == "?":
         return
@@ -364,23 +382,21 @@ def _check_body(node: Repetition) -> None:
         raise_syntax_error("AND and OR cannot be repeated", node.place, hint)
     for part in body.parts:
         if isinstance(part, Combination | Repetition):
-            raise_syntax_error("a repeated group contains more than events", part.place, hint)
+            raise_syntax_error("a repeated group may contain only events", part.place, hint)
     for part in (body.parts[0], body.parts[-1]):
         if isinstance(part, EventNegation):
-            raise_syntax_error("NOT stands at the edge of a repeated group", part.place, hint)
+            raise_syntax_error("a repeated group cannot begin or end with NOT", part.place, hint)
 
 
 def _check_sides(node: Combination) -> None:
     for part in node.parts:
         if isinstance(part, EventNegation):
             hint = "put it into a sequence: SEQ(A a, NOT(B b), C c) OR ..."
-            raise_syntax_error(
-                "NOT stands directly in OR, where nothing bounds it", part.place, hint
-            )
+            raise_syntax_error("NOT directly in OR has no bounds", part.place, hint)
 
 
 def check_bounds(node: SaseNode, pattern: Pattern, problems: Problems) -> None:
-    """That every NOT is bounded by events or a window, and that something is always filled."""
+    """Checks that events or a window bound every NOT, and that no match can be empty."""
     root: EventPatternNode = pattern.root
     index = {each.name: number for number, (each, _) in enumerate(iter_events(root))}
     within = pattern.window
@@ -411,7 +427,7 @@ _EVENT_UNITS = ("event", "events")
 
 
 def resolve_window(node: WindowClause, symbols: Symbols) -> Within | None:
-    """The window of the pattern; None, and a problem, if it is none."""
+    """The window of the pattern; None, with a problem, if it is not valid."""
     place = node.place
     if len(node.amounts) == 1:
         amount = node.amounts[0]
@@ -421,7 +437,7 @@ def resolve_window(node: WindowClause, symbols: Symbols) -> Within | None:
             return _event_window(amount, symbols, place)
     units = [each.unit for each in node.amounts]
     if None in units or any(unit.casefold() in _EVENT_UNITS for unit in units if unit):
-        symbols.problems.add("this is no duration", place, hint=WINDOW_HINT)
+        symbols.problems.add("this is not a duration", place, hint=WINDOW_HINT)
         return None
     numbers = [_amount_number(each, symbols, place) for each in node.amounts]
     text = " ".join(f"{number} {unit}" for number, unit in zip(numbers, units, strict=True))
@@ -435,12 +451,12 @@ def _bare_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Within
             return _check_window(Within(given), symbols, place)
         name = amount.number.name
         hint = f'give it in symbols={{"{name}": "20 minutes"}}, or {WINDOW_HINT}'
-        symbols.problems.add(f"{name} is no duration that is known here", place, hint=hint)
+        symbols.problems.add(f"unknown duration {name}", place, hint=hint)
         return None
     text = amount.number.text
     size = int(text) if text.isdecimal() else float(text)
     if size <= 0:
-        symbols.problems.add("a window is larger than zero", place, hint=WINDOW_HINT)
+        symbols.problems.add("the window must be larger than zero", place, hint=WINDOW_HINT)
         return None
     return Within(size)
 
@@ -450,7 +466,7 @@ def _event_window(amount: WindowAmount, symbols: Symbols, place: Place) -> Withi
     if number is None:
         return None
     if not number.isdecimal() or int(number) == 0:
-        symbols.problems.add(f"{number} is no count of events", place, hint=WINDOW_HINT)
+        symbols.problems.add(f"{number} is not a number of events", place, hint=WINDOW_HINT)
         return None
     return Within(events=int(number))
 
@@ -462,12 +478,12 @@ def _amount_number(amount: WindowAmount, symbols: Symbols, place: Place) -> str 
     found = symbols.numbers.get(name)
     if found is None:
         hint = f'give it in symbols={{"{name}": 10}}, or {WINDOW_HINT}'
-        symbols.problems.add(f"{name} is no number that is known here", place, hint=hint)
+        symbols.problems.add(f"unknown number {name}", place, hint=hint)
     return None if found is None else str(found)
 
 
 def _check_window(found: Within, symbols: Symbols, place: Place) -> Within | None:
-    """Text and timedeltas must be a length of time."""
+    """Checks that strings and timedeltas are durations."""
     if not isinstance(found.duration, str | timedelta):
         return found
     try:

@@ -42,14 +42,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SaseConjunct:
-    """`variables`: the names of those that it mentions."""
+    """A conjunct with the names of its `variables`."""
 
     text: str
     variables: frozenset[str]
 
 
 def split_conjuncts(node: SaseExpression, scope: SaseScope) -> list[SaseConjunct]:
-    """Every conjunct once, in the order of the text."""
+    """Every conjunct once, in the order of the text.
+
+    Each conjunct is a text of its own, because the compiler tests and explains conjuncts, and
+    because a conjunct that names an unfilled variable is not tested: as a whole, `a < b < c`
+    without a c would say nothing about a and b. ∀ and SAME are expanded here;
+    inside OR or NOT they are not conjuncts.
+    """
     found = _walk_conjuncts(node, WritingContext(scope, scope.symbols.numbers))
     return list(dict.fromkeys(found))
 
@@ -85,7 +91,13 @@ def _same_equalities(
 
 
 def equal_pairs(variables: Sequence[SaseVariable]) -> Iterator[tuple[SaseVariable, SaseVariable]]:
-    """Pairs to be equal; a variable with itself: each element and the one before it."""
+    """The pairs that SAME compares; a variable with itself means each element and the one before.
+
+    A conjunct that names an unfilled variable is not tested. So a variable that every match fills
+    is compared with each other one. Where none is certain to be filled, all pairs are compared,
+    because a chain through a variable of another OR branch would connect nothing. NULL equals
+    nothing.
+    """
     anchor = next((v for v in variables if v.always and not v.negated and not v.is_list), None)
     if anchor is not None:
         yield from ((anchor, other) for other in variables if other is not anchor)
@@ -116,18 +128,18 @@ def split_chain(node: SaseExpression) -> Iterator[SaseExpression]:
 
 # How strongly Spark's operators bind.
 _OR, _AND, _NOT, _COMPARED, _SUM, _PRODUCT, _SIGN, _VALUE = range(8)
-# How strongly a text has to bind at least to stand alone, and beside a comparison.
+# How strongly a text must bind alone, and beside a comparison.
 ALONE, COMPARED = _OR, _SUM
 _STRENGTH = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
-_UNKNOWN = "NULL"  # stands for what is a problem already
+_UNKNOWN = "NULL"  # in the place of what was reported as a problem
 _ONE_CALL = re.compile(r"\w+\([^()]*\)")
 _TIME_FORMAT = "HH:mm:ss.SSSSSS"
 
 
 @dataclass(frozen=True)
 class WritingContext:
-    """What holds for a part of the text. `numbers`: those of ∀ and of symbols. `own`: the variable
-    whose columns bare names are, inside SAME."""
+    """What is in effect where a text is written: `numbers` of ∀ and of symbols, and inside SAME
+    `own`, the variable whose columns bare names are. `named` collects the used variables."""
 
     scope: SaseScope
     numbers: Mapping[str, int]
@@ -172,7 +184,7 @@ def _write_bare_name(node: BareName, frame: WritingContext) -> tuple[str, int]:
 
 
 def _write_operand(node: SaseExpression, frame: WritingContext, *, may_be_text: bool) -> str:
-    """A word beside = that nobody knows is its own text: a.ticker = MSFT."""
+    """An unknown word beside = is a string: a.ticker = MSFT."""
     if (
         isinstance(node, BareName)
         and may_be_text
@@ -184,7 +196,7 @@ def _write_operand(node: SaseExpression, frame: WritingContext, *, may_be_text: 
 
 
 def _is_unknown(node: BareName, frame: WritingContext) -> bool:
-    """Variables match without regard to case elsewhere; in `a.kind = A` the capital is a text."""
+    """Whether a word has no meaning. Case counts here: the A in `a.kind = A` is a string."""
     known = node.name in frame.scope.symbols or node.name in frame.numbers
     return not known and not frame.scope.spells(spell_name(node.name, frame.numbers) or node.name)
 
@@ -194,7 +206,7 @@ def _write_column_reference(node: ColumnReference, frame: WritingContext) -> tup
     variable = frame.scope.variable(name)
     if frame.own is not None and variable is not None:
         hint = f"name the column alone: SAME[{node.parts[-1]}]"
-        return frame.problem("SAME is about every event", node.place, hint), _VALUE
+        return frame.problem("SAME applies to every event", node.place, hint), _VALUE
     if frame.own is not None:
         return _write_column(frame.own, node.parts, node.place, frame), _VALUE
     if variable is None:
@@ -203,7 +215,7 @@ def _write_column_reference(node: ColumnReference, frame: WritingContext) -> tup
         return _UNKNOWN, _VALUE
     if node.reading != "each" and (not variable.is_list or variable.negated):
         hint = f"it binds one row; declare a list, {variable.declared.type}+ {name}[]"
-        frame.problem(f"{name} is no list", node.place, hint)
+        frame.problem(f"{name} is not a list", node.place, hint)
     text = _write_column(variable, node.parts[1:], node.place, frame)
     return text if node.reading == "each" else f"{node.reading}({text})", _VALUE
 
@@ -250,7 +262,7 @@ def _fill_function(
 ) -> str:
     wanted = [int(each) for each in re.findall(r"\{(\d+)\}", template)]
     if wanted and max(wanted) >= len(arguments):
-        hint = f"its text in symbols= is {template}"
+        hint = f"symbols= defines it as {template}"
         message = f"{node.name} takes {max(wanted) + 1} arguments, not {len(arguments)}"
         return frame.problem(message, node.place, hint)
 
@@ -266,16 +278,22 @@ def _write_remote(node: RemoteAccess, frame: WritingContext) -> tuple[str, int]:
         node, lambda each: write_expression(each, frame, _OR), lambda word: _is_unknown(word, frame)
     )
     if text is None:
-        hint = "name the key: REMOTE[t1.user] or REMOTE[places, t1.user]"
-        text = frame.problem("REMOTE looks up by a key", node.place, hint)
+        hint = "write REMOTE[t1.user] or REMOTE[places, t1.user]"
+        text = frame.problem("REMOTE needs a key", node.place, hint)
     return text, _VALUE
 
 
 def write_remote_call(
     node: RemoteAccess, write: Callable[[SaseExpression], str], is_free: Callable[[BareName], bool]
 ) -> str | None:
-    """The call; None if it has no key. `write` writes an expression, `is_free` says whether a
-    word means nothing else."""
+    """REMOTE[t1.user] as remote(t1.user), REMOTE[places, t1.user] as remote('places', t1.user).
+
+    None without a key. `write` writes an expression, `is_free` says whether a word has no other
+    meaning.
+
+    The papers print no name for a source. Which one is meant is not known here: the call stays
+    without a name, and the compiler of conditions finds the source by the key.
+    """
     name, keys = None, node.arguments
     if len(keys) > 1:
         name = _remote_source_name(keys[0], is_free)
@@ -287,7 +305,7 @@ def write_remote_call(
 
 
 def _remote_source_name(node: SaseExpression, is_free: Callable[[BareName], bool]) -> str | None:
-    """A word, or a text."""
+    """The name, given as a word or as a string."""
     if isinstance(node, BareName) and is_free(node):
         return f"'{node.name}'"
     is_text = isinstance(node, SqlLiteral) and node.text.startswith("'")
@@ -325,7 +343,7 @@ def _write_link(link: ComparisonChain, frame: WritingContext) -> str:
 
 
 def _write_day_time(node: SaseExpression, frame: WritingContext) -> str:
-    """Beside a time of day stands that of a time: both as text of one length."""
+    """The time of day of a timestamp, to compare with another: both as strings of one length."""
     text = write_expression(node, frame, _SUM)
     return text if isinstance(node, TimeOfDay) else f"date_format({text}, '{_TIME_FORMAT}')"
 
@@ -336,7 +354,7 @@ def _write_membership(node: SetMembership, frame: WritingContext) -> tuple[str, 
     if isinstance(node.container, SetLiteral):
         members = [_write_operand(each, frame, may_be_text=True) for each in node.container.members]
         if not members:
-            hint = "name its members: a.x IN (1, 2)"
+            hint = "list its members: a.x IN (1, 2)"
             members = [frame.problem("the set is empty", node.container.place, hint)]
         return f"{value} {no}IN ({', '.join(members)})", _COMPARED
     if isinstance(node.container, BareName):
@@ -349,13 +367,13 @@ def _write_membership(node: SetMembership, frame: WritingContext) -> tuple[str, 
 
 
 def _write_set(node: SetLiteral, frame: WritingContext) -> tuple[str, int]:
-    return frame.problem("a set stands alone", node.place, "write a.x IN {1, 2}"), _VALUE
+    return frame.problem("a set is not a value", node.place, "write a.x IN {1, 2}"), _VALUE
 
 
 def _write_predicate(node: SqlPredicate, frame: WritingContext) -> tuple[str, int]:
     first, *rest = (write_expression(each, frame, _SUM) for each in node.operands)
-    behind = [f"{word} {text}" for word, text in zip(node.words, rest, strict=False)]
-    return " ".join([first, *(behind or node.words)]), _COMPARED
+    after = [f"{word} {text}" for word, text in zip(node.words, rest, strict=False)]
+    return " ".join([first, *(after or node.words)]), _COMPARED
 
 
 def _write_not(node: LogicalNot, frame: WritingContext) -> tuple[str, int]:
@@ -374,8 +392,8 @@ def _write_for_all(node: ForAllCondition, frame: WritingContext) -> tuple[str, i
 
 
 def _write_same(node: SameCondition, frame: WritingContext) -> tuple[str, int]:
-    hint = "put it beside the other conditions, with AND: WHERE SAME[x] AND ..."
-    message = "SAME ties all events of the match, so it stands for itself"
+    hint = "connect it to the other conditions with AND: WHERE SAME[x] AND ..."
+    message = "SAME cannot be part of another condition"
     return frame.problem(message, node.place, hint), _VALUE
 
 

@@ -153,7 +153,7 @@ def test_explain_pattern_gives_rows_of_text(spark: SparkSession, ticks: DataFram
     sql(spark, f"CREATE TEMP VIEW pairs AS SELECT * FROM ticks {PAIRS}")
     assert sql(spark, "explain pattern SELECT * FROM pairs").count() == len(lines)
     spark.catalog.dropTempView("pairs")
-    with pytest.raises(cep.PlanError, match="no pattern is matched"):
+    with pytest.raises(cep.PlanError, match="the query matches no pattern"):
         sql(spark, "EXPLAIN PATTERN SELECT 1")
 
 

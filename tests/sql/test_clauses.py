@@ -158,12 +158,12 @@ def test_a_recursive_definition_is_matched_when_it_is_complete() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "marked"),
     [
-        ("SELECT * FROM a JOIN b USING (id) {M}", "does not stand behind a table", "MATCH_"),
-        ("SELECT * FROM a JOIN b ON a.x = b.x {M}", "does not stand behind a table", "MATCH_"),
-        ("SELECT * FROM a LATERAL VIEW explode(x) e {M}", "does not stand behind", "MATCH_"),
-        ("SELECT * FROM a WHERE x > 1 {M}", "does not stand behind a table", "MATCH_"),
-        ("SELECT * FROM a, LATERAL (SELECT 1) {M}", "LATERAL and MATCH_RECOGNIZE", "LATERAL"),
-        ("SELECT ({M})", "there is no table in front of MATCH_RECOGNIZE", "MATCH_"),
+        ("SELECT * FROM a JOIN b USING (id) {M}", "must follow a table", "MATCH_"),
+        ("SELECT * FROM a JOIN b ON a.x = b.x {M}", "must follow a table", "MATCH_"),
+        ("SELECT * FROM a LATERAL VIEW explode(x) e {M}", "must follow a table", "MATCH_"),
+        ("SELECT * FROM a WHERE x > 1 {M}", "must follow a table", "MATCH_"),
+        ("SELECT * FROM a, LATERAL (SELECT 1) {M}", "cannot follow LATERAL", "LATERAL"),
+        ("SELECT ({M})", "there is no table before MATCH_RECOGNIZE", "MATCH_"),
         ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (a)", "is not closed", "("),
     ],
 )

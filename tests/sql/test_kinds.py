@@ -39,9 +39,9 @@ def test_temporary_views_are_made_from_the_query(text: str, view: TemporaryView 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("CREATE TEMP VIEW IF NOT EXISTS v AS ", "cannot be made IF NOT EXISTS"),
-        ("CREATE TEMP VIEW s.v AS ", "a name of one part"),
-        ("CREATE TEMP VIEW v USING csv ", "AS and a query were expected"),
+        ("CREATE TEMP VIEW IF NOT EXISTS v AS ", "does not take IF NOT EXISTS"),
+        ("CREATE TEMP VIEW s.v AS ", "cannot be qualified"),
+        ("CREATE TEMP VIEW v USING csv ", "expected AS and a query"),
     ],
 )
 def test_views_that_cannot_be_made(text: str, message: str) -> None:
@@ -63,7 +63,7 @@ def test_views_that_cannot_be_made(text: str, message: str) -> None:
 )
 def test_statements_that_keep_their_text_are_refused(text: str) -> None:
     statement = Statement(text + QUERY)
-    with pytest.raises(PatternError, match="cannot hold MATCH_RECOGNIZE") as caught:
+    with pytest.raises(PatternError, match="cannot contain MATCH_RECOGNIZE") as caught:
         check_not_permanent(statement)
     assert caught.value.hint
 
@@ -86,7 +86,7 @@ def test_row_patterns_in_windows_are_refused() -> None:
         "SELECT x OVER v FROM t WINDOW w AS (ORDER BY a), v AS (ORDER BY id "
         "ROWS BETWEEN CURRENT ROW AND 5 FOLLOWING PATTERN (a b) DEFINE a AS TRUE)"
     )
-    with pytest.raises(PatternError, match="row patterns in windows are not available"):
+    with pytest.raises(PatternError, match="row patterns in window frames are not supported"):
         check_no_window_patterns(Statement(text))
 
 
@@ -104,5 +104,5 @@ def test_other_windows_are_not(text: str) -> None:
 
 def test_a_second_statement_is_refused() -> None:
     check_single_statement(Statement(f"{QUERY};; -- ; the end"))
-    with pytest.raises(PatternError, match=r"second statement behind this one\n  at line 2"):
+    with pytest.raises(PatternError, match=r"second statement after this one\n  at line 2"):
         check_single_statement(Statement(f"{QUERY};\nSELECT ';'"))

@@ -58,10 +58,10 @@ def test_arguments_too_many_are_left_to_spark() -> None:
 @pytest.mark.parametrize(
     ("text", "args", "message"),
     [
-        (NAMED, {"x": 1, "y": 2}, "no value for the parameter f"),
-        (NAMED, None, "no value for the parameter x"),
-        (POSITIONAL, ["out"], "no value for this parameter"),
-        (NAMED, {"x": object(), "y": 2, "f": 1}, "a object cannot be a parameter"),
+        (NAMED, {"x": 1, "y": 2}, "the parameter f has no value"),
+        (NAMED, None, "the parameter x has no value"),
+        (POSITIONAL, ["out"], "this parameter has no value"),
+        (NAMED, {"x": object(), "y": 2, "f": 1}, "a value of type object cannot be a parameter"),
     ],
 )
 def test_values_that_are_not_there(text: str, args: Any, message: str) -> None:
