@@ -4,7 +4,7 @@
 
 All plans get the same arrivals on a virtual clock (`virtual_clock.py`). The paper's rates are
 scaled: its engine took milliseconds for what takes microseconds here, and a queue knows only the
-product of rate and service time. docs/experiments.md keeps the figures of a run.
+product of rate and service time. benchmarks/experiments.md keeps the figures of a run.
 """
 
 from __future__ import annotations

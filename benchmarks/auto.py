@@ -4,7 +4,7 @@
 
 Each contestant takes the real path without Spark: the driver's sample and choice, then what a
 worker does with one bucket. Timed is the worker's part; the driver's is reported beside it. A
-contestant that is far behind in its first run is not run again. docs/experiments.md keeps the
+contestant that is far behind in its first run is not run again. benchmarks/experiments.md keeps the
 figures of a run.
 """
 

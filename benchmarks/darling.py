@@ -4,7 +4,7 @@
 
 One bucket's triggers without Spark, on a simulated clock (`shed_runs.py`), over generated streams
 (`shed_streams.py`) and the templates of the paper's Table 1 (`shed_queries.py`).
-docs/experiments.md keeps the figures of a run.
+benchmarks/experiments.md keeps the figures of a run.
 """
 
 from __future__ import annotations

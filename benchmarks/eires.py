@@ -5,7 +5,8 @@
 Six strategies, two cache policies, two queries, two datasets, greedy and non-greedy selection,
 with delays of 10 to 100 microseconds and of 1 to 50 milliseconds; then noise, cache size, delays,
 weights and the choice of classes. The decisions are the library's (`remote_decisions.py`), the
-engine takes events one by one (`remote_engine.py`). docs/experiments.md keeps the figures of a run.
+engine takes events one by one (`remote_engine.py`). benchmarks/experiments.md keeps the figures of
+a run.
 """
 
 from __future__ import annotations

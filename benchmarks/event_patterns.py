@@ -2,7 +2,7 @@
 
     python -m benchmarks.event_patterns [stock structs many-keys no-key growth] [--json FILE]
 
-docs/benchmarks.md explains the workloads and keeps the figures of a run.
+benchmarks/results.md explains the workloads and keeps the figures of a run.
 """
 
 from __future__ import annotations

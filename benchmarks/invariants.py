@@ -5,7 +5,7 @@
 Figure 5 scans the distance d of the invariant method on sequences, and with it the threshold t of
 the threshold method. Figures 6 and 7 compare the methods, with the best d and t of their stream
 and planner, on all five pattern sets. Throughput is the counted one (`adaptive_runs.py`), beside
-it the measured one. docs/experiments.md keeps the figures of a run.
+it the measured one. benchmarks/experiments.md keeps the figures of a run.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 The pattern is the paper's: three quotes in sequence within the length of a price history, of
 which the second is correlated with both others. `c` is the rare one. An *operation* is the
 paper's too: one evaluation of a condition on an edge, so an event that only begins a partial match
-counts as one. docs/experiments.md keeps the figures of a run.
+counts as one. benchmarks/experiments.md keeps the figures of a run.
 """
 
 from __future__ import annotations

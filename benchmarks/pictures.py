@@ -1,4 +1,4 @@
-"""Figures as SVG: lines or bars in panels beside each other, in docs/figures.
+"""Figures as SVG: lines or bars in panels beside each other, in benchmarks/figures.
 
 The same data gives the same file: no date, fixed ids, and text stays text, which also keeps
 files small. What is drawn is data (`Panel`), so a benchmark needs no matplotlib of its own.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+FIGURES = Path(__file__).parent / "figures"
 Number = int | float
 # Colours that stay apart for the colour blind, and in print by their marks.
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#000000")

@@ -5,7 +5,7 @@
 
 The first three run the engine on one bucket, without Spark; `spark` the whole call. The floor is
 the do-nothing baseline: the values are a column of the rows, nothing is looked up. Contestants
-take turns; docs/benchmarks.md keeps the figures of a run.
+take turns; benchmarks/results.md keeps the figures of a run.
 """
 
 from __future__ import annotations

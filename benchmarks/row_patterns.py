@@ -5,7 +5,7 @@
     python -m benchmarks.row_patterns --gaps 2000 200000   # other sizes of crime_sequence
     python -m benchmarks.row_patterns first_call  # in a fresh worker, and compiling
 
-What is timed is the whole call, from the text of the query to its answer. docs/benchmarks.md
+What is timed is the whole call, from the text of the query to its answer. benchmarks/results.md
 keeps the figures of a run.
 """
 

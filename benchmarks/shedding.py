@@ -2,7 +2,7 @@
 
     python -m benchmarks.shedding [batch peaks calm] [--quick] [--rounds N] [--json FILE]
 
-docs/benchmarks.md explains the workloads and keeps the figures of a run.
+benchmarks/results.md explains the workloads and keeps the figures of a run.
 """
 
 from __future__ import annotations

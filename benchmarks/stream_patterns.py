@@ -3,7 +3,7 @@
     python -m benchmarks.stream_patterns [stock many-keys long-window latency]
         [--triggers N] [--rounds N] [--json FILE]
 
-docs/benchmarks.md explains the workloads and keeps the figures of a run.
+benchmarks/results.md explains the workloads and keeps the figures of a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""SQL and SASE front ends.
+"""MATCH_RECOGNIZE in Spark SQL, and SASE text in `sql.sase`.
+
+Begin in `session`, the path of a statement. `statement` has its tokens, `location` finds clauses
+and their inputs, `reader` makes a `clause` of each, `match_call` the call of `match_pattern`, and
+`composer` puts the matches into the rest of the statement. `kinds` knows statements that need
+special treatment, `parameters`, `literals` and `hints` read values, `messages` words errors in SQL.
 
 This package is also the function: `cep.sql(spark, text)`. A function of that name in `spark_cep`
 would be hidden as soon as somebody imports this package, so the package can be called.

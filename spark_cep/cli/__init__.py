@@ -1,1 +1,5 @@
-"""The command line: `spark-cep demo`, `run`, `explain` and `bench`."""
+"""The command line: `spark-cep demo`, `run`, `explain` and `bench`.
+
+`command` parses arguments and gives exit codes, `demo` generates data and runs a pattern in each
+language, `statements` runs and explains SQL over files.
+"""

@@ -1,7 +1,7 @@
 """The one core: events in, matches that became certain out, the rest kept in a state.
 
 `advance` takes new events and a horizon, the event time up to which the input is complete, and
-gives the matches that are certain by then (`deciding.py` says when that is). Batch is one advance
+gives the matches that are certain by then (`context.py` says when that is). Batch is one advance
 without a horizon; streams and adaptation make several. Any split gives the same matches, and so
 does any order of arrival, as long as no row comes that a horizon has passed.
 

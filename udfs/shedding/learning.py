@@ -141,7 +141,7 @@ CLEAR_GAIN: Final = 1.05
 
 @dataclass(frozen=True)
 class SheddingModel:
-    """`estimate_loads`: the work that a row of each variable makes (`load.py`), to the power of
+    """`estimate_loads`: the work that a row of each variable makes, to the power of
     `leaning`:
     what quotas are dealt by. `drawn`: matches of the rows that it was learnt from."""
 
