@@ -30,7 +30,7 @@ class SessionFunctions:
 
 
 def match_clauses(
-    composer: QueryComposer, found: Sequence[ClauseLocation], engine: SessionFunctions
+    composer: QueryComposer, locations: Sequence[ClauseLocation], session: SessionFunctions
 ) -> None:
     """Replaces each clause by its matches in the composer's later queries.
 
@@ -38,32 +38,32 @@ def match_clauses(
     before the first one runs.
     """
     statement = composer.statement
-    read = [read_clause(statement, each) for each in found]
-    composer.markers = find_markers(statement, [each.pattern.span for each in read])
-    calls = [prepare_call(statement, each, composer.args, composer.markers) for each in read]
+    clauses = [read_clause(statement, each) for each in locations]
+    composer.markers = find_markers(statement, [each.pattern.span for each in clauses])
+    calls = [prepare_call(statement, each, composer.args, composer.markers) for each in clauses]
     all_withs = find_withs(statement)
-    for each, call in zip(found, calls, strict=True):
-        rows = _read_input(composer, each, all_withs, engine)
-        composer.replace(each.span, call.run(rows, engine.match))
+    for location, call in zip(locations, calls, strict=True):
+        rows = _read_input(composer, location, all_withs, session)
+        composer.replace(location.span, call.run(rows, session.match))
 
 
 def _read_input(
     composer: QueryComposer,
-    found: ClauseLocation,
+    location: ClauseLocation,
     all_withs: tuple[WithClause, ...],
-    engine: SessionFunctions,
+    session: SessionFunctions,
 ) -> Any:
     """The input of a clause: a query of what is before it, with the definitions it refers to."""
     statement = composer.statement
-    span = statement.span(found.first, found.word)
+    span = statement.span(location.first, location.word)
     alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
     if alone:
         return alone[0]
     query = composer.query(
-        list(_input_query(statement, found, visible_definitions(statement, found, all_withs)))
+        list(_input_query(statement, location, visible_definitions(statement, location, all_withs)))
     )
     try:
-        rows = engine.sql(query)
+        rows = session.sql(query)
         # A Connect session analyzes the query only here.
         _ = rows.schema
     except Exception as problem:
@@ -78,7 +78,7 @@ def _read_input(
 
 def _input_query(
     statement: Statement,
-    found: ClauseLocation,
+    location: ClauseLocation,
     needed: Sequence[tuple[WithClause, tuple[CteDefinition, ...]]],
 ) -> Iterator[str | tuple[int, int]]:
     """WITH ... SELECT * FROM (WITH ... SELECT * FROM input)."""
@@ -90,7 +90,7 @@ def _input_query(
             yield statement.span(definition.first, definition.closed + 1)
         yield "\n"
     yield "SELECT * FROM "
-    yield statement.span(found.first, found.word)
+    yield statement.span(location.first, location.word)
     yield ")" * (len(needed) - 1)
 
 

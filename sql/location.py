@@ -107,7 +107,7 @@ def _input_start(statement: Statement, word: int) -> int:
         return values
     if statement.is_at(first, "TABLE") and word - first == len(("TABLE", "name")):
         raise statement.error_at(
-            "TABLE has no place for MATCH_RECOGNIZE",
+            "MATCH_RECOGNIZE cannot follow TABLE",
             first,
             hint=f"write SELECT * FROM {statement.tokens[first + 1].text} MATCH_RECOGNIZE (...)",
         )
@@ -310,7 +310,7 @@ def _query_bracket(statement: Statement, index: int) -> int | None:
 
 
 def visible_definitions(
-    statement: Statement, found: ClauseLocation, all_withs: tuple[WithClause, ...]
+    statement: Statement, location: ClauseLocation, all_withs: tuple[WithClause, ...]
 ) -> tuple[tuple[WithClause, tuple[CteDefinition, ...]], ...]:
     """The definitions that a clause's input refers to, directly or through others, by their WITH;
     outer ones first.
@@ -319,13 +319,13 @@ def visible_definitions(
     analyzed for nothing. Definitions of an inner WITH hide outer ones of the same name, which the
     nesting of the queries keeps.
     """
-    names = _names_used(statement, found.first, found.word)
+    names = _names_used(statement, location.first, location.word)
     needed: list[tuple[WithClause, tuple[CteDefinition, ...]]] = []
     for each in reversed(all_withs):
-        if not each.first < found.first < each.stop:
+        if not each.first < location.first < each.stop:
             continue
         chosen: list[CteDefinition] = []
-        for definition in reversed(_earlier_definitions(statement, found, each)):
+        for definition in reversed(_earlier_definitions(statement, location, each)):
             if definition.name.casefold() in names:
                 chosen.append(definition)
                 names |= _names_used(statement, definition.opened, definition.closed)
@@ -335,20 +335,20 @@ def visible_definitions(
 
 
 def _earlier_definitions(
-    statement: Statement, found: ClauseLocation, each: WithClause
+    statement: Statement, location: ClauseLocation, each: WithClause
 ) -> tuple[CteDefinition, ...]:
     """The definitions before the one that contains the clause, or all."""
     for index, definition in enumerate(each.definitions):
-        if definition.opened < found.first < definition.closed:
-            _check_not_recursive(statement, found, each, definition)
+        if definition.opened < location.first < definition.closed:
+            _check_not_recursive(statement, location, each, definition)
             return each.definitions[:index]
     return each.definitions
 
 
 def _check_not_recursive(
-    statement: Statement, found: ClauseLocation, each: WithClause, definition: CteDefinition
+    statement: Statement, location: ClauseLocation, each: WithClause, definition: CteDefinition
 ) -> None:
-    for index in range(found.first, found.word):
+    for index in range(location.first, location.word):
         token = statement.tokens[index]
         if each.is_recursive and token.text.casefold() == definition.name.casefold():
             raise statement.error_at(

@@ -136,10 +136,10 @@ _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      lambda found: f"/*+ {found[1]}({int(found[2])}) */"),
     (r"before matching: df\.withColumn\('x', F\.expr\('(.*?)'\)\)",
      r"in a subquery: FROM (SELECT *, \1 AS x FROM t) MATCH_RECOGNIZE (...)"),
-    (r"before matching: df\.withColumnRenamed\(.*?\)", "in a subquery in front of MATCH_RECOGNIZE"),
+    (r"before matching: df\.withColumnRenamed\(.*?\)", "in a subquery before MATCH_RECOGNIZE"),
     (r"rename the input's: df\.withColumnRenamed\(.*?\)", "rename the input's in a subquery"),
     (r"a bare column stands only in event\(name, condition\), where it is that event's own",
-     "a bare column stands in DEFINE, where it is the variable's own"),
+     "use a bare column only in DEFINE, where it belongs to the variable"),
 )  # fmt: skip
 _RULES = tuple((re.compile(phrase, re.S), said) for phrase, said in _PHRASES)
 

@@ -47,41 +47,41 @@ _SKIP_HINT = (
 )
 
 
-def read_clause(statement: Statement, found: ClauseLocation) -> Clause:
+def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
     """The parts of a clause; raises PatternError at the first mistake."""
-    parts = find_sections(statement, found.opened + 1, found.closed)
+    parts = find_sections(statement, location.opened + 1, location.closed)
     pattern = parts.get("PATTERN")
     if pattern is None:
-        raise _no_pattern_error(statement, found)
+        raise _no_pattern_error(statement, location)
     measures = tuple(_read_measures(statement, parts.get("MEASURES")))
     define = tuple(_read_define(statement, parts.get("DEFINE")))
     _check_distinct(statement, measures, "MEASURES")
     _check_distinct(statement, define, "DEFINE")
     return Clause(
         pattern=_read_pattern(statement, pattern, parts),
-        span=statement.span(found.word, found.word + 1),
-        partition_by=_read_partition(statement, found, parts.get("PARTITION BY")),
-        order_by=_read_orders(statement, found, parts.get("ORDER BY")),
+        span=statement.span(location.word, location.word + 1),
+        partition_by=_read_partition(statement, location, parts.get("PARTITION BY")),
+        order_by=_read_orders(statement, location, parts.get("ORDER BY")),
         measures=measures,
         rows=_read_rows(statement, parts.get("ROWS PER MATCH")),
         after_match=_read_after_match(statement, parts.get("AFTER MATCH")),
         within=_read_within(statement, parts.get("WITHIN")),
         subsets=tuple(_read_subsets(statement, parts.get("SUBSET"))),
         define=define,
-        hints=read_hints(statement, found.hint),
-        hint=found.hint and _trim_span(statement, found.hint),
+        hints=read_hints(statement, location.hint),
+        hint=location.hint and _trim_span(statement, location.hint),
     )
 
 
-def _no_pattern_error(statement: Statement, found: ClauseLocation) -> PatternError:
-    for index in statement.top(found.opened + 1, found.closed):
+def _no_pattern_error(statement: Statement, location: ClauseLocation) -> PatternError:
+    for index in statement.top(location.opened + 1, location.closed):
         if statement.symbol(index, ",") and statement.is_at(index + 1, "PATTERN"):
             return statement.error_at(
                 "unexpected comma before PATTERN", index, hint="remove the comma"
             )
     return statement.error(
         "MATCH_RECOGNIZE has no PATTERN",
-        statement.span(found.word, found.word + 1),
+        statement.span(location.word, location.word + 1),
         hint="write PATTERN (a b+) with a DEFINE of its variables, or PATTERN SEQ(a, b)",
     )
 
@@ -277,14 +277,18 @@ def _list_items(statement: Statement, section: ClauseSection | None) -> Iterator
 
 
 def _read_partition(
-    statement: Statement, found: ClauseLocation, section: ClauseSection | None
+    statement: Statement, location: ClauseLocation, section: ClauseSection | None
 ) -> tuple[Identifier, ...]:
-    return tuple(_read_column(statement, found, *item) for item in _list_items(statement, section))
+    return tuple(
+        _read_column(statement, location, *item) for item in _list_items(statement, section)
+    )
 
 
-def _read_column(statement: Statement, found: ClauseLocation, first: int, stop: int) -> Identifier:
+def _read_column(
+    statement: Statement, location: ClauseLocation, first: int, stop: int
+) -> Identifier:
     """A column's name, which the input's name may qualify: t.symbol."""
-    last = _skip_input_name(statement, found, first, stop)
+    last = _skip_input_name(statement, location, first, stop)
     if stop - last != 1 or statement.tokens[last].kind not in {"word", "quoted"}:
         raise statement.error(
             "PARTITION BY takes columns of the input",
@@ -295,23 +299,23 @@ def _read_column(statement: Statement, found: ClauseLocation, first: int, stop: 
     return _identifier(statement.tokens[last])
 
 
-def _skip_input_name(statement: Statement, found: ClauseLocation, first: int, stop: int) -> int:
+def _skip_input_name(statement: Statement, location: ClauseLocation, first: int, stop: int) -> int:
     """The token after `t.` where t is the name or alias of the clause's input."""
     is_dotted = stop - first > 2 and statement.symbol(first + 1, ".")
     name = statement.tokens[first].text.casefold()
     names = {
         statement.tokens[at].text.casefold()
-        for at in statement.top(found.first, found.word)
+        for at in statement.top(location.first, location.word)
         if statement.tokens[at].kind in {"word", "quoted"}
     }
     return first + 2 if is_dotted and name in names else first
 
 
 def _read_orders(
-    statement: Statement, found: ClauseLocation, section: ClauseSection | None
+    statement: Statement, location: ClauseLocation, section: ClauseSection | None
 ) -> tuple[TextPart, ...]:
     return tuple(
-        TextPart(statement.span(_skip_input_name(statement, found, first, stop), stop))
+        TextPart(statement.span(_skip_input_name(statement, location, first, stop), stop))
         for first, stop in _list_items(statement, section)
     )
 
