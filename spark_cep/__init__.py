@@ -1,8 +1,8 @@
-"""Patterns over time in Spark DataFrames.
+"""Event patterns and MATCH_RECOGNIZE for Spark DataFrames.
 
-Names are loaded on first use: Spark's Python workers import this package to find the engine and
-must not pay for the driver's half of it. For the same reason no file here is called like a public
-function (`explain` lives in api.py): importing the file would hide the function.
+Names are loaded on first use: Spark's Python workers import this package to find the engine, and
+the driver's modules would slow their start. No module here has the name of a public function
+(`explain` is in api.py): importing the module would replace the function.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from spark_cep.row_patterns import RowPattern, row_pattern
     from spark_cep.shed import Shed
     from spark_cep.spark.metrics import metrics
+    from spark_cep.sql.sase.query import sase
+    from spark_cep.sql.session import install, sql
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
 
 __version__ = "0.1.0"
 
+# The module that defines each public name; None: the name is a module itself.
 _HOMES = {
     "CepError": "errors",
     "LimitError": "errors",

@@ -1,7 +1,7 @@
-"""When a plan is made anew while matching goes on: the decision functions a user may ask for.
+"""The values of `adapt=`: when a plan is made anew while the query runs.
 
-Between two advances of a worker the statistics seen so far are compared with those that the plan
-was made from. Whether and how decides how often the plan changes, never the answer.
+Before a worker matches the next rows, a policy compares the statistics measured so far with those
+that the plan was made from. Policies change how often the plan changes, never the answer.
 """
 
 from __future__ import annotations
@@ -14,24 +14,53 @@ from typing import Literal
 from spark_cep.errors import PlanError
 from spark_cep.udfs.program import Adaptation
 
-_HINT = 'adapt is "invariants", "threshold", "always" or "off", or an object of cep.adapt'
+__all__ = ["always", "invariants", "off", "threshold"]
+
+# What `adapt=` takes.
+AdaptOption = Literal["off", "always", "threshold", "invariants"] | Adaptation
 
 
 def off() -> Adaptation:
-    """The plan stays as it was chosen."""
+    """Keeps the plan that was chosen before the query runs.
+
+    Returns:
+        The policy, for `adapt=`. `adapt="off"` is the same.
+
+    Example:
+        >>> off().kind
+        'off'
+    """
     return Adaptation("off")
 
 
 def always() -> Adaptation:
-    """The plan is made anew after every advance."""
+    """Makes the plan anew whenever the statistics are looked at.
+
+    Returns:
+        The policy, for `adapt=`. `adapt="always"` is the same.
+
+    Example:
+        >>> always().kind
+        'always'
+    """
     return Adaptation("always")
 
 
 def threshold(change: float = 0.3) -> Adaptation:
-    """The plan is made anew when a statistic has changed by more than this share.
+    """Makes the plan anew when a statistic has changed by more than a share of its old value.
 
-    >>> threshold(0.5).threshold
-    0.5
+    Args:
+        change: The share, above 0: 0.3 is a change by 30 %.
+
+    Returns:
+        The policy, for `adapt=`. `adapt="threshold"` has the default.
+
+    Raises:
+        PlanError: `change` is not a finite number above 0.
+
+    Example:
+        >>> threshold(0.5).threshold
+        0.5
     """
     if not is_number(change) or not 0 < change < inf:
         raise PlanError(
@@ -42,44 +71,59 @@ def threshold(change: float = 0.3) -> Adaptation:
 
 
 def invariants(k: int | None = 1, distance: float | Literal["auto", "meta"] = "auto") -> Adaptation:
-    """The plan is made anew when a comparison that led to it no longer holds.
+    """Makes the plan anew when one of the comparisons that led to it no longer holds.
 
-    `k` conditions are kept for each block of the plan, the tightest ones; None for all. A
-    condition has failed when its sides are the wrong way round by more than `distance`: a share,
-    "auto" (the average difference when the plan was made) or "meta" (tuned by what new plans
-    gained).
+    Args:
+        k: How many comparisons are kept for each block of the plan, the closest ones first. None
+            keeps all.
+        distance: A comparison has failed when its sides are the wrong way round by more than this
+            share. "auto" takes the average difference at the time when the plan was made; "meta"
+            adjusts it to what new plans gain.
+
+    Returns:
+        The policy, for `adapt=`. `adapt="invariants"`, the default, has these defaults.
+
+    Raises:
+        PlanError: An argument is out of range.
+
+    Example:
+        >>> invariants(k=None, distance=0.1).distance
+        0.1
     """
     is_count = isinstance(k, int) and not isinstance(k, bool) and k > 0
     if k is not None and not is_count:
         raise PlanError(
-            f"k is {k!r}", hint="k is a number of conditions above 0, or None for all of them"
+            f"k is {k!r}", hint="k is a number of comparisons above 0, or None for all of them"
         )
     is_share = is_number(distance) and 0 <= float(distance) < inf
     if distance not in ("auto", "meta") and not is_share:
         raise PlanError(
             f"the distance is {distance!r}",
-            hint='it is a share that is not negative, "auto" or "meta"',
+            hint='it is a share of 0 or more, "auto" or "meta"',
         )
     return Adaptation("invariants", k=k, distance=distance)
 
 
 def adaptation(value: object) -> Adaptation:
-    """What `adapt=` takes.
+    """The policy that `adapt=` gives: a name or an object.
 
     >>> adaptation("off").kind
     'off'
     """
     if isinstance(value, Adaptation):
         return value
-    made: dict[str, Callable[[], Adaptation]] = {
+    policies: dict[str, Callable[[], Adaptation]] = {
         "off": off,
         "always": always,
         "threshold": threshold,
         "invariants": invariants,
     }
-    if not isinstance(value, str) or value not in made:
-        raise PlanError(f"{value!r} is no way to adapt", hint=_HINT)
-    return made[value]()
+    if not isinstance(value, str) or value not in policies:
+        raise PlanError(
+            f"unknown value of adapt: {value!r}",
+            hint='adapt is "invariants", "threshold", "always" or "off", or an object of cep.adapt',
+        )
+    return policies[value]()
 
 
 def is_number(value: object) -> bool:

@@ -1,8 +1,8 @@
-"""`DataFrame.match_pattern`, set by `import spark_cep`, without importing pyspark.
+"""Sets `DataFrame.match_pattern` on `import spark_cep`, without importing pyspark.
 
-Python workers import this package too, to find the engine, and pyspark.sql would cost each of
-them a second. So the alias waits: it is set at once if pyspark's DataFrame is already loaded, and
-otherwise when somebody loads it. Classic and Connect DataFrames share that parent class.
+Python workers import this package to find the engine, and importing pyspark.sql would cost each
+of them a second. So the method is set at once if pyspark's DataFrame is loaded, and otherwise when
+it is. Classic and Connect DataFrames inherit it from that one class.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from pyspark.sql import DataFrame
-
 
 _MODULE = "pyspark.sql.dataframe"
 
 
 def install_alias() -> None:
-    """Sets the alias now, or as soon as pyspark's DataFrame is loaded."""
+    """Sets the method now, or as soon as pyspark's DataFrame is loaded."""
     module = sys.modules.get(_MODULE)
     if module is not None and hasattr(module, "DataFrame"):
         _set_alias(module)
@@ -33,22 +31,27 @@ def install_alias() -> None:
 
 
 def _set_alias(module: ModuleType) -> None:
-    module.DataFrame.match_pattern = _match_pattern
+    module.DataFrame.match_pattern = _LazyMethod(module.DataFrame)
 
 
-def _match_pattern(self: DataFrame, pattern: Any, **options: Any) -> DataFrame:
-    """Finds a pattern in the rows of this DataFrame; see `spark_cep.match_pattern`."""
-    from spark_cep.api import match_pattern  # noqa: PLC0415 - it imports pyspark.sql
+class _LazyMethod:
+    """Stands in for `match_pattern` until it is first used, then puts the function in its place.
 
-    return match_pattern(self, pattern, **options)
+    So `help` and `inspect.signature` show the function's own documentation and signature.
+    """
 
+    def __init__(self, owner: type) -> None:
+        self._owner: Any = owner
 
-_match_pattern.__name__ = "match_pattern"
-_match_pattern.__qualname__ = "DataFrame.match_pattern"
+    def __get__(self, instance: object, owner: type) -> Any:
+        from spark_cep.api import match_pattern  # noqa: PLC0415 - it imports pyspark.sql
+
+        self._owner.match_pattern = match_pattern
+        return match_pattern.__get__(instance, owner)
 
 
 class _DataFrameFinder(MetaPathFinder):
-    """Sees pyspark's DataFrame module being imported, once, and steps aside."""
+    """Notices the first import of pyspark's DataFrame module, and removes itself."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -65,7 +68,7 @@ class _DataFrameFinder(MetaPathFinder):
 
 
 class _AliasLoader(Loader):
-    """Loads as the real loader does, then sets the alias."""
+    """Loads the module as its own loader does, then sets the method."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader

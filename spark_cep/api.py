@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from spark_cep.errors import PlanError
 from spark_cep.explanation import page
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from spark_cep.adapt import AdaptOption
     from spark_cep.explanation.plan import MatchPlan
     from spark_cep.pattern import Pattern
+    from spark_cep.plans import PlanOption
+    from spark_cep.remote import Remote
+    from spark_cep.shed import Shed
     from spark_cep.spark.query import Query
     from spark_cep.statistics import Statistics
     from spark_cep.udfs.program import Limits
@@ -41,22 +45,64 @@ if TYPE_CHECKING:
 
 @public
 def plan_of(df: DataFrame) -> MatchPlan:
-    """The plan behind a DataFrame that came out of `match_pattern`, or was derived from one."""
+    """Returns the plan by which a DataFrame's matches are found.
+
+    Args:
+        df: What `match_pattern` or a query with MATCH_RECOGNIZE returned, or a DataFrame derived
+            from it, in the same Python process.
+
+    Returns:
+        The plan. `str(plan)` is the text of `explain`, `plan.to_dict()` the same as plain data,
+        and `plan.to_html()` a page with the plan drawn, which notebooks show by themselves.
+
+    Raises:
+        PlanError: `df` has no pattern in it, or several.
+
+    Example:
+        >>> import spark_cep as cep
+        >>> rows = spark.createDataFrame([("A", 1), ("B", 2)], "kind string, at int")
+        >>> pattern = cep.seq(cep.event("a", "kind = 'A'"), cep.event("b", "kind = 'B'"))
+        >>> matches = rows.match_pattern(pattern, order_by="at", plan="eager")
+        >>> cep.plan_of(matches).to_dict()["order"]
+        ['a', 'b']
+    """
     found = records_of(df)
     if len(found) > 1:
         raise PlanError(
             f"{len(found)} patterns were matched for this DataFrame",
-            hint="ask for the plan of the one that you mean; cep.explain(df) prints all",
+            hint="call plan_of on the DataFrame of one of them; cep.explain(df) prints all plans",
         )
     return found[0].plan
 
 
 @public
-def explain(df: DataFrame, mode: str = "text") -> None:
-    """Prints the plan; `mode` is "text", "json", "html" or "analyze".
+def explain(df: DataFrame, mode: Literal["text", "json", "html", "analyze"] = "text") -> None:
+    """Prints the plan of every pattern that was matched for a DataFrame.
 
-    "html" is a page to be written to a file; a notebook shows the same for `cep.plan_of(df)`.
-    "analyze" runs the query, and prints what was measured beside what was estimated.
+    Args:
+        df: What `match_pattern` or a query with MATCH_RECOGNIZE returned, or a DataFrame derived
+            from it, in the same Python process.
+        mode: "text" prints the plan for people, "json" the same as JSON (a list if there are
+            several plans), "html" a page to write to a file. "analyze" runs the query and prints
+            what was measured beside what was estimated.
+
+    Returns:
+        Nothing; the plan goes to standard output.
+
+    Raises:
+        PlanError: `df` has no pattern in it, or `mode` does not exist, or is "analyze" for a
+            stream.
+
+    Example:
+        >>> import spark_cep as cep
+        >>> rows = spark.createDataFrame([("A", 1), ("B", 2)], "kind string, at int")
+        >>> pattern = cep.seq(cep.event("a", "kind = 'A'"), cep.event("b", "kind = 'B'"))
+        >>> matches = rows.match_pattern(pattern, order_by="at", plan="eager")
+        >>> cep.explain(matches)  # doctest: +ELLIPSIS
+        Match #...: SEQ(a, b)
+          strategy  skip till any match, reuse
+          window    none
+        ...
     """
     show = _MODES.get(mode)
     if show is None:
@@ -100,27 +146,95 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     order_by: str | Column | Sequence[str | Column] | None = None,
     partition_by: str | Column | Sequence[str | Column] | None = None,
     measures: Mapping[str, str] | None = None,
-    rows: str = "one",
+    rows: Literal["one", "all", "all omit empty", "all with unmatched"] = "one",
     after_match: str | None = None,
-    plan: Any = "auto",
+    plan: PlanOption = "auto",
     statistics: Statistics | None = None,
-    adapt: Any = "invariants",
-    remotes: Mapping[str, Any] | None = None,
-    shed: Any = None,
+    adapt: AdaptOption = "invariants",
+    remotes: Mapping[str, Remote] | None = None,
+    shed: Shed | None = None,
     limits: Limits | None = None,
 ) -> DataFrame:
-    """The matches of a pattern in the rows of `df`.
+    """Finds the matches of a pattern in the rows of a DataFrame.
 
-    Of an event pattern one row for each match: the partition columns, a struct for each positive
-    variable (an array of structs for a Kleene variable, NULL for one that the match leaves
-    unfilled), `match_start` and `match_end`. `measures` gives expressions over the variables
-    instead of the structs, `rows="all"` one row for each matched event.
+    The call is lazy: it checks every argument and may read a sample of `df` to choose a plan; the
+    matches are computed when an action runs. `df` may be a stream. After `import spark_cep` the
+    function is also a method of every DataFrame: `df.match_pattern(pattern, ...)`.
 
-    `partition_by` takes names and Columns. A Column that is more than a reference is added to the
-    input under its own name, as by `df.withColumn`.
+    Args:
+        df: The events, a row each.
+        pattern: An event pattern, from `seq`, `all_of`, `any_of`, `event` or `sase`, or a row
+            pattern, from `row_pattern`.
+        order_by: The column or columns that order the rows. The first is the event time: a
+            timestamp, a date or a number, ascending. The others break ties.
+        partition_by: The column or columns whose values a match has in common. A Column that is
+            an expression is added to the input under its own name, as by `df.withColumn`. Without
+            it the whole input is one partition.
+        measures: The columns of the answer by name, as Spark SQL over the variables of the
+            pattern: `{"gain": "c.price - a.price"}`.
+        rows: "one" gives a row for each match. "all" gives a row for each matched row, with all
+            its columns; for a row pattern also one for each empty match, which "all omit empty"
+            leaves out. "all with unmatched", for row patterns, adds the rows of no match.
+        after_match: For row patterns: where the search goes on after a match,
+            "SKIP PAST LAST ROW" (the default), "SKIP TO NEXT ROW" or "SKIP TO [FIRST | LAST] x".
+        plan: How matches are found; it never changes the answer. For an event pattern "auto",
+            "eager", "lazy-chain", "tree", "zstream", "hybrid", or a plan made by `cep.plans`. For
+            a row pattern "auto", "walk" or "gaps".
+        statistics: What is known about the data, for the choice of a plan. Without it batch
+            queries read a sample, and streams begin with an order that supposes nothing.
+        adapt: When an event pattern's plan is made anew while the query runs: "invariants",
+            "threshold", "always", "off", or a policy made by `cep.adapt`.
+        remotes: Remote data by the names that conditions and measures use:
+            `{"limits": cep.Remote.table(...)}` for `remote('limits', a.org)`.
+        shed: For event patterns: how many rows may be dropped to keep up with the input.
+        limits: Counts at which the query ends with a LimitError.
 
-    Of a row pattern what MATCH_RECOGNIZE gives: the partition columns and the measures; with
-    `rows="all"` and its forms a row for each matched row, all its columns included.
+    Returns:
+        For an event pattern with `rows="one"`: the partition columns and the measures. Without
+        `measures`: the partition columns, a struct for each positive variable (an array of structs
+        for a repeated one, NULL for one that the match does not fill), `match_start` and
+        `match_end`, the event times of the earliest and the latest event. With `rows="all"`:
+        `match_id`, `variable` and the columns of `df`.
+
+        For a row pattern what MATCH_RECOGNIZE gives: the partition columns and the measures for
+        each match or, with the other values of `rows`, all columns of `df` and the measures for
+        each row.
+
+    Raises:
+        PatternError: The pattern, a condition, a measure or another argument is wrong.
+        PlanError: The plan, the statistics or the settings do not fit the pattern.
+        LimitError: From an action: the query reached one of its `limits`.
+        RemoteError: From an action: remote data could not be fetched.
+
+    Example:
+        >>> import spark_cep as cep
+        >>> from spark_cep import event, row_pattern, seq
+        >>> ticks = spark.createDataFrame(
+        ...     [("MSFT", 1, 90), ("GOOG", 2, 80), ("GOOG", 3, 95), ("AAPL", 4, 99)],
+        ...     "ticker string, minute int, price int",
+        ... )
+        >>> rally = (
+        ...     seq(
+        ...         event("a", "ticker = 'MSFT'"),
+        ...         event("b", "ticker = 'GOOG'"),
+        ...         event("c", "ticker = 'AAPL'"),
+        ...     )
+        ...     .where("a.price < b.price", "b.price < c.price")
+        ...     .within(10)
+        ... )
+        >>> gains = {"bought": "b.minute", "gain": "c.price - b.price"}
+        >>> ticks.match_pattern(rally, order_by="minute", measures=gains).show()
+        +------+----+
+        |bought|gain|
+        +------+----+
+        |     3|   4|
+        +------+----+
+        <BLANKLINE>
+        >>> falls_and_rises = {"down": "price < PREV(price)", "up": "price > PREV(price)"}
+        >>> dip = row_pattern("down up", falls_and_rises)
+        >>> bottom = {"bottom": "down.price"}
+        >>> cep.match_pattern(ticks, dip, order_by="minute", measures=bottom).collect()
+        [Row(bottom=80)]
     """
     query: Query
     if isinstance(pattern, RowPattern):

@@ -1,8 +1,8 @@
 """Finds `spark_cep.sql` and `spark_cep.udfs` when the package is imported from a checkout.
 
-Installed, and in a zip of the wheel, both are folders of this package. In a checkout they lie
-beside it, where Python does not look for them. A finder gives these two folders, and no other
-folder of the checkout, the names that they have when installed.
+In an installed package, or a zip of the wheel, both are folders of this package. In a checkout
+they are next to it, where Python does not look for submodules. The finder here gives these two
+folders, and no other folder of the checkout, the names that they have when installed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _FOLDERS = ("sql", "udfs")
 
 
 def install() -> None:
-    """Sets the finder, once, if this is a checkout."""
+    """Adds the finder, once, if this is a checkout."""
     is_checkout = all(
         (_PACKAGE.parent / folder / "__init__.py").is_file() and not (_PACKAGE / folder).exists()
         for folder in _FOLDERS
     )
     if is_checkout and not any(isinstance(finder, _Checkout) for finder in sys.meta_path):
-        # First, because an editable install of another checkout has a finder for these names too.
+        # Before the finder of an editable install of another checkout, which has these names too.
         sys.meta_path.insert(0, _Checkout())
 
 

@@ -1,4 +1,4 @@
-"""The errors users see, and how to get one back out of Spark's."""
+"""The library's errors, and how to find one in an exception of Spark."""
 
 from __future__ import annotations
 
@@ -17,9 +17,21 @@ __all__ = ["CepError", "LimitError", "PatternError", "PlanError", "RemoteError",
 
 @public
 def error_of(exc: BaseException) -> CepError | None:
-    """The library's error inside an exception, for example Spark's PythonException.
+    """Finds the library's error in an exception, for example in Spark's PythonException.
 
-    Looks at the exception itself, then at its causes; None when no error of ours is there.
+    Args:
+        exc: The exception that an action raised.
+
+    Returns:
+        The error, with its `message`, `hint` and `details`: the exception itself, or the one that
+        its text or one of its causes holds. None if there is none.
+
+    Example:
+        >>> from spark_cep.udfs.errors import WorkerError
+        >>> limit = LimitError("too many matches", hint="add a condition")
+        >>> error = error_of(RuntimeError(f"Job aborted. {WorkerError(limit)}"))
+        >>> type(error), error.hint
+        (<class 'spark_cep.LimitError'>, 'add a condition')
     """
     seen: set[int] = set()
     current: BaseException | None = exc

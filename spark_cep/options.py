@@ -1,6 +1,6 @@
 """The options of `match_pattern`, checked before anything else happens.
 
-An option of this library that this version cannot honour is refused, never ignored.
+An option that does not apply to the pattern is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from spark_cep.udfs.program import Adaptation, Limits
 
 if TYPE_CHECKING:
     from spark_cep.remote import Remote
-    from spark_cep.udfs.row_program import RowsMode as RowsOfRows
+    from spark_cep.udfs.row_program import RowsMode as RowPatternRows
 
 
 RowsMode = Literal["one", "all"]
-_ROW_PATTERN_ROWS: tuple[RowsOfRows, ...] = ("one", "all", "all omit empty", "all with unmatched")
+_ROW_PATTERN_ROWS: tuple[RowPatternRows, ...] = (
+    "one",
+    "all",
+    "all omit empty",
+    "all with unmatched",
+)
 
 
 @dataclass(frozen=True)
 class Options:
-    """`measures` keeps the user's order; None: the default answer."""
+    """The options of an event pattern. `measures` are in the user's order; None: the default
+    answer."""
 
     rows: RowsMode
     measures: tuple[tuple[str, str], ...] | None
@@ -45,7 +51,7 @@ class Options:
 class RowOptions:
     """The options of a row pattern."""
 
-    rows: RowsOfRows
+    rows: RowPatternRows
     measures: tuple[tuple[str, str], ...]
     after_match: str | None
     limits: Limits
@@ -55,7 +61,7 @@ class RowOptions:
 
 @dataclass(frozen=True)
 class MatchRequest:
-    """What the user wants, options checked."""
+    """A call of `match_pattern` for an event pattern, options checked."""
 
     pattern: Pattern
     options: Options
@@ -64,7 +70,7 @@ class MatchRequest:
 
 
 def check_pattern(pattern: object) -> Pattern:
-    """The first argument of match_pattern."""
+    """The pattern, if it is an event pattern; row patterns are handled before."""
     if isinstance(pattern, Pattern):
         return pattern
     raise PatternError(
@@ -86,20 +92,21 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     remotes: object = None,
     shed: object = None,
 ) -> Options:
-    """Options as the rest of the library wants them."""
+    """The checked options of an event pattern."""
     if after_match is not None:
         raise PatternError(
-            "after_match= is for row patterns", hint="event patterns have .consumption(...)"
+            "after_match= is for row patterns",
+            hint="whether event patterns share events is set by .consumption(...)",
         )
     if statistics is not None and not isinstance(statistics, Statistics):
         raise PlanError(
             f"statistics takes cep.Statistics, not {type(statistics).__name__}",
             hint='statistics=cep.Statistics(rates={"a": 100, "b": 5})',
         )
-    checked = _rows(rows)
+    rows_mode = _rows(rows)
     return Options(
-        checked,
-        _measures(measures, checked),
+        rows_mode,
+        _measures(measures, rows_mode),
         read_plan_request(plan),
         statistics,
         _limits(limits),
@@ -120,29 +127,29 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     remotes: object = None,
     shed: object = None,
 ) -> RowOptions:
-    """The same for a row pattern."""
+    """The checked options of a row pattern."""
     if shed is not None:
         raise PlanError(
-            "shed= is for event patterns under skip till any match: without a row, a row pattern "
-            "would match other rows",
-            hint="leave it out; limits=cep.Limits(backtracking_steps=...) bounds the work",
+            "shed= is for event patterns under skip till any match; a row pattern would give "
+            "other matches if rows were dropped",
+            hint="leave shed= out; limits=cep.Limits(backtracking_steps=...) bounds the work",
         )
     if statistics is not None:
         raise PlanError(
             "statistics= is for event patterns",
-            hint="how a row pattern is matched hangs on no numbers; leave it out",
+            hint="leave it out; the plan of a row pattern does not depend on statistics",
         )
     if after_match is not None and not isinstance(after_match, str):
         raise PatternError(
             f"after_match takes text, not {type(after_match).__name__}",
             hint='after_match="SKIP TO NEXT ROW"',
         )
-    found = next((each for each in _ROW_PATTERN_ROWS if each == rows), None)
-    if found is None:
+    known_rows = next((each for each in _ROW_PATTERN_ROWS if each == rows), None)
+    if known_rows is None:
         known = ", ".join(f'"{each}"' for each in _ROW_PATTERN_ROWS)
-        raise PatternError(f"{rows!r} is no choice of rows", hint=f"row patterns have {known}")
+        raise PatternError(f"unknown value of rows: {rows!r}", hint=f"row patterns have {known}")
     return RowOptions(
-        found,
+        known_rows,
         _texts(measures),
         after_match,
         _limits(limits),
@@ -170,8 +177,8 @@ def _rows(rows: object) -> RowsMode:
         )
     if rows not in ("one", "all"):
         raise PatternError(
-            f"{rows!r} is no choice of rows",
-            hint='rows="one" gives a row for each match, rows="all" one for each matched event',
+            f"unknown value of rows: {rows!r}",
+            hint='rows="one" gives a row for each match, rows="all" a row for each matched event',
         )
     return rows
 
@@ -179,17 +186,17 @@ def _rows(rows: object) -> RowsMode:
 def _measures(measures: object, rows: RowsMode) -> tuple[tuple[str, str], ...] | None:
     if measures is None:
         return None
-    found = _texts(measures)
+    texts = _texts(measures)
     if rows == "all":
         raise PatternError(
-            'rows="all" shows the input\'s rows, and has no place for measures',
-            hint="leave one of the two out",
+            'rows="all" shows the rows of the input and takes no measures',
+            hint='leave measures= out, or use rows="one"',
         )
-    return found
+    return texts
 
 
 def _texts(measures: object) -> tuple[tuple[str, str], ...]:
-    """The names and texts of measures, in the user's order."""
+    """The names and texts of the measures, in the user's order."""
     if measures is None:
         return ()
     hint = 'measures={"gain": "c.price - a.price"}'
@@ -197,9 +204,10 @@ def _texts(measures: object) -> tuple[tuple[str, str], ...]:
         raise PatternError("measures takes a dict of names to Spark SQL text", hint=hint)
     for name, text in measures.items():
         if not isinstance(name, str) or not name.strip():
-            raise PatternError(f"{name!r} is no name for a measure", hint=hint)
+            raise PatternError(f"{name!r} is not the name of a measure", hint=hint)
         if not isinstance(text, str):
             raise PatternError(
-                f"the measure {name!r} is a {type(text).__name__}, not Spark SQL text", hint=hint
+                f"the measure {name!r} is of type {type(text).__name__}, not Spark SQL text",
+                hint=hint,
             )
     return tuple(measures.items())

@@ -1,8 +1,8 @@
-"""Patterns as immutable values, and the builders that users write them with.
+"""Event patterns as immutable values, and the functions that build them.
 
-A `Pattern` is a tree of nodes plus what holds for the whole: conditions, window, strategy and
-consumption. Patterns nest: the conditions of a nested pattern join those of the outer one, while
-a window, strategy or consumption belongs on the outermost pattern only.
+A `Pattern` is a tree of nodes plus what holds for the whole match: conditions, window, strategy
+and consumption. Patterns nest: the conditions of a nested pattern join those of the outer one. A
+window, strategy or consumption is set on the outermost pattern only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar, Union
+from typing import TYPE_CHECKING, Literal, TypeVar, Union
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.windows import Within, check_window
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
 
 ConditionLike = Union[str, "Column"]
+StrategyName = Literal["skip till any match", "skip till next match", "strict"]
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Event:
-    """A variable, with the condition that its row has to meet by itself or with others."""
+    """A variable, and the condition that its row has to meet, alone or with other rows."""
 
     name: str
     condition: ConditionLike | None = None
@@ -37,14 +38,15 @@ class Event:
 
 @dataclass(frozen=True)
 class NoEvent:
-    """No row may be `event` where this node stands."""
+    """No row may be `event` at this place of the pattern."""
 
     event: Event
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """`part` `low` to `high` times (`high` None: no end); binds lists."""
+    """`part` repeated `low` to `high` times; `high` None: without end. Its variables are bound to
+    lists of rows."""
 
     part: EventPatternNode
     low: int
@@ -53,7 +55,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class OptionalPart:
-    """`part` or nothing; binds plain rows or NULL."""
+    """`part` or nothing. Its variables are bound to a row or NULL."""
 
     part: EventPatternNode
 
@@ -87,7 +89,7 @@ def children(node: EventPatternNode) -> tuple[EventPatternNode, ...]:
 
 
 def iter_events(node: EventPatternNode) -> Iterator[tuple[Event, bool]]:
-    """Every event of the tree from left to right, and whether it is negated.
+    """Yields every event of the tree from left to right, and whether it is negated.
 
     >>> [(e.name, negated) for e, negated in iter_events(seq("a", "!x", "b+").root)]
     [('a', False), ('x', True), ('b', False)]
@@ -104,7 +106,22 @@ def iter_events(node: EventPatternNode) -> Iterator[tuple[Event, bool]]:
 @public
 @dataclass(frozen=True)
 class Pattern:
-    """An event pattern. Build it with `seq`, `all_of`, `any_of`, `event` and `no`."""
+    """An event pattern. Build it with `seq`, `all_of`, `any_of`, `event`, `no` and `sase`.
+
+    Patterns are immutable: every method returns a new one.
+
+    Args:
+        root: The tree of events.
+        conditions: The conditions that `where` added.
+        window: The window that `within` set.
+        selection: The strategy, as `strategy` set it.
+        consuming: The consumption, as `consumption` set it.
+
+    Example:
+        >>> pattern = seq("a", event("b+", "b.price > a.price")).within("10 minutes")
+        >>> pattern.window.duration
+        '10 minutes'
+    """
 
     root: EventPatternNode
     conditions: tuple[str, ...] = ()
@@ -113,52 +130,139 @@ class Pattern:
     consuming: Consumption | None = None
 
     def where(self, *conditions: str) -> Pattern:
-        """Adds conditions, Spark SQL text over `variable.column`."""
+        """Adds conditions that every match has to meet.
+
+        Args:
+            *conditions: Spark SQL over `variable.column`. A Column cannot be used here; it can in
+                `event(name, column)`.
+
+        Returns:
+            The pattern with the conditions added.
+
+        Raises:
+            PatternError: A condition is not text. Its content is checked by `match_pattern`, which
+                knows the columns.
+
+        Example:
+            >>> seq("a", "b").where("a.price < b.price", "a.venue = b.venue").conditions
+            ('a.price < b.price', 'a.venue = b.venue')
+        """
         for condition in conditions:
             if not isinstance(condition, str):
                 raise PatternError(
                     f".where takes Spark SQL text, not {type(condition).__name__}",
-                    hint='write the condition as text: .where("a.price < b.price"); a Column is '
-                    "taken in event(name, column), where it concerns one row",
+                    hint='write the condition as text: .where("a.price < b.price"); a Column on '
+                    "one row can be given to event(name, column)",
                 )
         return replace(self, conditions=self.conditions + conditions)
 
     def within(
         self, duration: str | timedelta | float | None = None, *, events: int | None = None
     ) -> Pattern:
-        """Bounds latest minus earliest event time, or with `events=` the input rows spanned."""
+        """Sets the window: how far apart the events of a match may be.
+
+        Args:
+            duration: The largest difference between the latest and the earliest event time: text
+                ("10 minutes"), a timedelta, or a number in the unit of a numeric event time.
+            events: Instead of `duration`, the number of rows of the partition that a match may
+                span, its first and last row included.
+
+        Returns:
+            The pattern with the window.
+
+        Raises:
+            PatternError: Neither or both are given, or the window cannot be read or is not above 0.
+
+        Example:
+            >>> seq("a", "b").within("1 hour 30 minutes").window.duration
+            '1 hour 30 minutes'
+            >>> seq("a", "b").within(events=2000).window.events
+            2000
+        """
         if (duration is None) == (events is None):
             raise PatternError(
-                ".within takes a duration or events=, one of the two",
+                ".within takes either a duration or events=",
                 hint='.within("10 minutes") or .within(events=2000)',
             )
         window = Within(duration, events)
         check_window(window)
         return replace(self, window=window)
 
-    def strategy(self, name: str) -> Pattern:
-        """ "skip till any match" (the default), "skip till next match" or "strict"."""
+    def strategy(self, name: StrategyName) -> Pattern:
+        """Sets which rows between the events of a match may be skipped.
+
+        Args:
+            name: "skip till any match", the default, may skip every row, so that all combinations
+                are found. "skip till next match" takes the first row that fits, "strict" only
+                adjacent rows. Case, spaces, hyphens and underscores make no difference.
+
+        Returns:
+            The pattern with the strategy.
+
+        Raises:
+            PatternError: There is no strategy of that name.
+
+        Example:
+            >>> seq("a", "b").strategy("skip till next match").selection
+            'next'
+        """
         return replace(self, selection=_option_code(name, _STRATEGIES, "strategy"))
 
-    def consumption(self, name: str) -> Pattern:
-        """ "reuse" (the default): an event may be in many matches; "consume": in one."""
+    def consumption(self, name: Consumption) -> Pattern:
+        """Sets whether matches may share events.
+
+        Args:
+            name: "reuse", the default: an event may be in any number of matches. "consume": in at
+                most one; matches with earlier last events come first.
+
+        Returns:
+            The pattern with the consumption.
+
+        Raises:
+            PatternError: There is no consumption of that name.
+
+        Example:
+            >>> seq("a", "b").consumption("consume").consuming
+            'consume'
+        """
         return replace(self, consuming=_option_code(name, _CONSUMPTIONS, "consumption"))
 
     def times(self, quantifier: str | int, most: int | None = None) -> Pattern:
-        """Repeats a variable or a group: "+", "*", "{2}", "{2,4}", "{2,}", "{,4}", or "?" for an
-        optional one. As numbers `times(2)` is "{2}", and `times(2, 4)` is "{2,4}".
+        """Repeats an event or a group of events.
 
-        >>> seq("a", seq("b", "c").times("+")).root.parts[1].low
-        1
-        >>> event("b").times(3) == event("b{3}"), event("b").times(2, 4) == event("b{2,4}")
-        (True, True)
+        Args:
+            quantifier: "+", "*", "{2}", "{2,4}", "{2,}", "{,4}", "?" for an optional part, or the
+                number of times: 2 is "{2}".
+            most: With a number as `quantifier`, the largest number of times: `times(2, 4)` is
+                "{2,4}".
+
+        Returns:
+            The repeated pattern.
+
+        Raises:
+            PatternError: The quantifier cannot be read or met, or the pattern already has a
+                window, a strategy or a consumption.
+
+        Example:
+            >>> seq("a", seq("b", "c").times("+")).root.parts[1].low
+            1
+            >>> event("b").times(3) == event("b{3}"), event("b").times(2, 4) == event("b{2,4}")
+            (True, True)
         """
         self._check_nestable("times")
         text = _quantifier(quantifier, most)
         return replace(self, root=_apply_quantifier(self.root, text, text))
 
     def optional(self) -> Pattern:
-        """This part or nothing."""
+        """Makes a part optional, as `times("?")` does.
+
+        Returns:
+            The optional pattern.
+
+        Example:
+            >>> seq("a", event("b").optional(), "c") == seq("a", "b?", "c")
+            True
+        """
         return self.times("?")
 
     def _check_nestable(self, where: str) -> None:
@@ -179,37 +283,89 @@ PatternPart = str | Pattern
 
 @public
 def seq(*parts: PatternPart) -> Pattern:
-    """All parts, each wholly before the next.
+    """A pattern of parts in sequence: every event of a part is before those of the next.
 
-    >>> seq("a", "b+", "!x", "c?").root  # doctest: +ELLIPSIS
-    Seq(parts=(Event(name='a', condition=None), Repeat(...), NoEvent(...), OptionalPart(...)))
+    Args:
+        *parts: Patterns, or names of variables, which stand for `event(name)`.
+
+    Returns:
+        The pattern.
+
+    Raises:
+        PatternError: There is no part, a part is not a pattern, or two events have the same name.
+
+    Example:
+        >>> seq("a", "b+", "!x", "c?").root  # doctest: +ELLIPSIS
+        Seq(parts=(Event(name='a', condition=None), Repeat(...), NoEvent(...), OptionalPart(...)))
     """
     return _combine("seq", Seq, parts)
 
 
 @public
 def all_of(*parts: PatternPart) -> Pattern:
-    """All parts, in any order."""
+    """A pattern of parts that all occur, in any order.
+
+    Args:
+        *parts: Patterns, or names of variables, which stand for `event(name)`.
+
+    Returns:
+        The pattern.
+
+    Raises:
+        PatternError: There is no part, a part is not a pattern, or two events have the same name.
+
+    Example:
+        >>> seq(all_of("a", "b"), "c").root.parts[0]
+        AllOf(parts=(Event(name='a', condition=None), Event(name='b', condition=None)))
+    """
     return _combine("all_of", AllOf, parts)
 
 
 @public
 def any_of(*parts: PatternPart) -> Pattern:
-    """One of the parts."""
+    """A pattern of alternatives: one of the parts occurs.
+
+    Args:
+        *parts: Patterns, or names of variables, which stand for `event(name)`.
+
+    Returns:
+        The pattern. The variables of the other parts are NULL in a match.
+
+    Raises:
+        PatternError: There is no part, a part is not a pattern, or two events have the same name.
+
+    Example:
+        >>> seq("a", any_of("b", "c")).root.parts[1]
+        AnyOf(parts=(Event(name='b', condition=None), Event(name='c', condition=None)))
+    """
     return _combine("any_of", AnyOf, parts)
 
 
 @public
 def event(name: str, condition: ConditionLike | None = None) -> Pattern:
-    """One row, called `name`, for which `condition` holds.
+    """A pattern of one event: a row for which a condition holds.
 
-    The name may carry a quantifier or a negation: "b+", "c?", "d{2,4}", "!e". In the condition
-    a bare column is this event's own; `other.column` is another variable's.
+    Args:
+        name: The variable. It may have a quantifier or a negation: "b+", "c?", "d{2,4}", "!e".
+        condition: Spark SQL, or a Column over the event's own row. In the text a bare column is
+            the event's own, and `other.column` that of another variable. Without a condition
+            every row will do.
+
+    Returns:
+        The pattern.
+
+    Raises:
+        PatternError: The name or its quantifier cannot be read, or the condition is of a wrong
+            type.
+
+    Example:
+        >>> seq(event("a", "kind = 'A'"), event("b+", "price > a.price")).root.parts[0].name
+        'a'
     """
     is_column = any(each.__name__ == "Column" for each in type(condition).__mro__)
     if not (condition is None or isinstance(condition, str) or is_column):
         raise PatternError(
-            f"the condition of {name} is a {type(condition).__name__}, not Spark SQL text",
+            f"the condition of {name} is of type {type(condition).__name__}, not Spark SQL text",
             hint='write event("a", "price > 10") or event("a", F.col("price") > 10)',
         )
     return Pattern(_event_node(name, condition))
@@ -217,11 +373,25 @@ def event(name: str, condition: ConditionLike | None = None) -> Pattern:
 
 @public
 def no(part: PatternPart) -> Pattern:
-    """No such row where this stands. Takes one variable."""
+    """A negated event: no such row occurs at this place of the pattern.
+
+    Args:
+        part: The name of a variable, or an event without a quantifier.
+
+    Returns:
+        The pattern, as `"!x"` gives it.
+
+    Raises:
+        PatternError: `part` is more than one event, or has a quantifier.
+
+    Example:
+        >>> seq("a", no("x"), "b") == seq("a", "!x", "b")
+        True
+    """
     pattern = _as_pattern(part, "no")
     if not isinstance(pattern.root, Event):
         raise PatternError(
-            "no(...) takes one plain variable",
+            "no(...) takes one variable without a quantifier",
             hint='write no("x") or no(event("x", condition)); a quantifier or a group '
             "cannot be negated",
         )
@@ -231,7 +401,7 @@ def no(part: PatternPart) -> Pattern:
 def _combine(name: str, kind: type[Seq | AllOf | AnyOf], parts: tuple[PatternPart, ...]) -> Pattern:
     if not parts:
         raise PatternError(
-            f"{name}() is empty", hint=f'give it parts: {name}("a", "b") or {name}(event("a", ...))'
+            f"{name}() has no parts", hint=f'write {name}("a", "b") or {name}(event("a", ...))'
         )
     patterns = [_as_pattern(part, name) for part in parts]
     for pattern in patterns:
@@ -253,11 +423,11 @@ def _check_variables(patterns: Iterable[Pattern]) -> None:
 
 
 def bound_twice(name: str, first: str) -> tuple[str, str]:
-    """What is wrong with a variable that the pattern has already, as `first`, and a hint."""
+    """The message and the hint for a variable that the pattern already has, as `first`."""
     same = "" if first == name else f" (as {first}; case makes no difference)"
     return (
         f"the variable {name} is bound twice{same}",
-        f'give each event a name of its own; for one event several times write "{name}+"',
+        f'give each event its own name; to repeat an event write "{name}+"',
     )
 
 
@@ -283,8 +453,8 @@ def _event_node(text: str, condition: ConditionLike | None) -> EventPatternNode:
     found = _NAME.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise PatternError(
-            f"{text!r} is no variable name",
-            hint='a name is letters, digits and _; it may carry a quantifier: "b+", "b*", "b?", '
+            f"{text!r} is not the name of a variable",
+            hint='a name has letters, digits and _, and may have a quantifier: "b+", "b*", "b?", '
             '"b{2,4}", or a negation: "!b"',
         )
     node = Event(found["name"], condition)
@@ -292,14 +462,14 @@ def _event_node(text: str, condition: ConditionLike | None) -> EventPatternNode:
         if found["quantifier"]:
             raise PatternError(
                 f"{text!r} negates a quantified variable",
-                hint=f'write "!{found["name"]}": no such row at all',
+                hint=f'write "!{found["name"]}", which already means that there is no such row',
             )
         return NoEvent(node)
     return _apply_quantifier(node, found["quantifier"], text) if found["quantifier"] else node
 
 
 def _quantifier(quantifier: object, most: object) -> str:
-    """Numbers as braces."""
+    """The quantifier as text; numbers are written in braces."""
     low_and_high = (quantifier,) if most is None else (quantifier, most)
     if all(isinstance(each, int) and not isinstance(each, bool) for each in low_and_high):
         return "{" + ",".join(map(str, low_and_high)) + "}"
@@ -307,9 +477,9 @@ def _quantifier(quantifier: object, most: object) -> str:
         return quantifier.strip()
     given = ", ".join(map(repr, low_and_high))
     raise PatternError(
-        f"times({given}) has no readable quantifier",
-        hint='write times("+"), times("{2,4}") or numbers: times(3) is exactly 3, times(2, 4) is '
-        "2 to 4",
+        f"times({given}): the quantifier cannot be read",
+        hint='write times("+"), times("{2,4}") or numbers: times(3) is 3 times, times(2, 4) is '
+        "2 to 4 times",
     )
 
 
@@ -321,15 +491,15 @@ def _apply_quantifier(part: EventPatternNode, quantifier: str, text: str) -> Eve
     found = _BRACES.fullmatch(quantifier)
     if found is None or not (found["low"] or found["high"]):
         raise PatternError(
-            f"{text!r} has no readable quantifier",
+            f"{text!r}: the quantifier cannot be read",
             hint='quantifiers are "+", "*", "?", "{3}", "{2,4}", "{2,}" and "{,4}"',
         )
     low = int(found["low"] or 0)
     high = (int(found["high"]) if found["high"] else None) if found["comma"] else low
     if high is not None and (high < low or high == 0):
         raise PatternError(
-            f"{text!r} can never be met: at least {low}, at most {high}",
-            hint='the second number is the larger one and above 0: "{2,4}"',
+            f"{text!r} can never be met: at least {low} and at most {high} times",
+            hint='the second number must be above 0 and not below the first: "{2,4}"',
         )
     return Repeat(part, low, high)
 
@@ -346,7 +516,7 @@ def _option_code(name: str, names: Mapping[str, _T], what: str) -> _T:
     key = re.sub(r"[\s_-]+", " ", name.strip().lower()) if isinstance(name, str) else ""
     if key not in names:
         raise PatternError(
-            f"{name!r} is no {what}",
+            f"unknown {what} {name!r}",
             hint="choose one of " + ", ".join(f'"{known}"' for known in names),
         )
     return names[key]

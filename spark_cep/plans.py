@@ -1,7 +1,7 @@
-"""The plans a user may ask for: names and plan objects.
+"""The values of `plan=`: names of plans, and plans that name the variables of the pattern.
 
-A plan changes how long an answer takes, never the answer. What a plan names is checked against
-the pattern in `planning/forced.py`, once the pattern's variables are known.
+A plan changes how long an answer takes, never the answer. The variables that a plan names are
+checked in `planner/named_plans.py`, where those of the pattern are known.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Literal, Union
 
 from spark_cep.errors import PlanError
 
-Kind = Literal["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
-KINDS: tuple[Kind, ...] = ("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid")
-# How a row pattern is matched: from row to row, or by joins of what stands between its gaps.
+__all__ = ["chain", "eager", "hybrid", "join", "lazy_chain", "tree", "zstream"]
+
+PlanName = Literal["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
+PLAN_NAMES: tuple[PlanName, ...] = ("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid")
+# How a row pattern is matched: from row to row, or by joins of the parts between its gaps.
 RowPlan = Literal["auto", "walk", "gaps"]
 ROW_PLANS: tuple[RowPlan, ...] = ("auto", "walk", "gaps")
 # A join tree over variable names.
@@ -23,11 +25,13 @@ Names = Union[str, tuple["Names", "Names"]]  # noqa: UP007 - a name in quotes ne
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A plan as the user asked for it. `order` names the variables of a chain, `parts` the join
-    tree, `eager` and `lazy` the two groups of a hybrid plan; all None: the planner's choice
-    among plans of this kind."""
+    """A plan for an event pattern, made by the functions of `cep.plans`.
 
-    kind: Kind
+    `order` names the variables of a chain, `parts` the join tree, `eager` and `lazy` the two
+    groups of a hybrid plan. If all of them are None, the planner chooses among plans of this kind.
+    """
+
+    kind: PlanName
     order: tuple[str, ...] | None = None
     parts: Names | None = None
     eager: tuple[str, ...] | None = None
@@ -39,57 +43,129 @@ class PlanRequest:
         return self.kind != "eager" and (self.order, self.parts, self.eager) == (None, None, None)
 
 
+# What `plan=` takes.
+PlanOption = PlanName | RowPlan | PlanRequest
+
+
 def eager() -> PlanRequest:
-    """Binds the variables in the order of the pattern."""
+    """A plan that binds the variables in the order of the pattern.
+
+    Returns:
+        The plan, for `plan=`. `plan="eager"` is the same.
+
+    Example:
+        >>> eager().kind
+        'eager'
+    """
     return PlanRequest("eager")
 
 
 def lazy_chain() -> PlanRequest:
-    """Binds the variables in the order that makes the fewest partial matches."""
+    """A plan that binds the variables in the order that makes the fewest partial matches.
+
+    Returns:
+        The plan, for `plan=`. `plan="lazy-chain"` is the same.
+
+    Example:
+        >>> lazy_chain().kind
+        'lazy-chain'
+    """
     return PlanRequest("lazy-chain")
 
 
 def chain(*names: str) -> PlanRequest:
-    """Binds the variables in the order given, every positive variable once.
+    """A plan that binds the variables in a given order.
 
-    >>> chain("c", "b", "a").order
-    ('c', 'b', 'a')
+    Args:
+        *names: Every positive variable of the pattern once.
+
+    Returns:
+        The plan, for `plan=`.
+
+    Raises:
+        PlanError: There is no name, or one of them is not text.
+
+    Example:
+        >>> chain("c", "b", "a").order
+        ('c', 'b', 'a')
     """
     if not names:
-        raise PlanError("chain() names no variable", hint='cep.plans.chain("c", "b", "a")')
+        raise PlanError(
+            "chain() needs the names of the variables", hint='cep.plans.chain("c", "b", "a")'
+        )
     return PlanRequest("lazy-chain", order=_check_names(names, "chain"))
 
 
 def tree() -> PlanRequest:
-    """Each partial match goes on with the variable that has the fewest events in its scope."""
+    """A plan in which each partial match chooses its next variable: the one with the fewest
+    events in its scope.
+
+    Returns:
+        The plan, for `plan=`. `plan="tree"` is the same.
+
+    Example:
+        >>> tree().kind
+        'tree'
+    """
     return PlanRequest("tree")
 
 
 def zstream() -> PlanRequest:
-    """The cheapest binary tree of joins over the pattern."""
+    """The cheapest binary tree of joins over the pattern.
+
+    Returns:
+        The plan, for `plan=`. `plan="zstream"` is the same.
+
+    Example:
+        >>> zstream().kind
+        'zstream'
+    """
     return PlanRequest("zstream")
 
 
 def join(parts: object, *right: object) -> PlanRequest:
-    """Joins in the tree given: pairs of names and pairs. The left side of a pair is walked, the
-    right one is found first and looked up. The two sides of the last join may be given by
-    themselves: `join("a", "b")`.
+    """A plan that joins the variables in a given tree.
 
-    >>> join((("a", "b"), "c")).parts
-    (('a', 'b'), 'c')
-    >>> join(("a", "b"), "c") == join((("a", "b"), "c"))
-    True
+    The partial matches of the left side of a join are extended one by one; those of the right side
+    are found first and looked up.
+
+    Args:
+        parts: A pair of names and pairs, `(("a", "b"), "c")`, or the left side of the last join.
+        *right: The right side of the last join, if `parts` is its left side.
+
+    Returns:
+        The plan, for `plan=`.
+
+    Raises:
+        PlanError: A part is neither a name nor a pair.
+
+    Example:
+        >>> join((("a", "b"), "c")).parts
+        (('a', 'b'), 'c')
+        >>> join(("a", "b"), "c") == join((("a", "b"), "c"))
+        True
     """
     return PlanRequest("zstream", parts=_check_tree((parts, *right) if right else parts))
 
 
 def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = None) -> PlanRequest:
-    """Evaluates one group of variables as events come and keeps its partial matches; the others
-    wait for the final event. Every positive variable is in one of the two; the lazy ones are
-    merged in the order given. Without groups the planner chooses them.
+    """A plan that keeps the partial matches of some variables ready and binds the others late.
 
-    >>> hybrid(eager=["b", "c"], lazy=["a", "d"]).eager
-    ('b', 'c')
+    Every positive variable is in one of the two groups. Without groups the planner chooses them.
+
+    Args:
+        eager: The variables that are matched as events arrive; their partial matches are kept.
+        lazy: The variables that wait for the final event, in the order in which they are merged.
+
+    Returns:
+        The plan, for `plan=`.
+
+    Raises:
+        PlanError: A group is not a sequence of names.
+
+    Example:
+        >>> hybrid(eager=["b", "c"], lazy=["a", "d"]).eager
+        ('b', 'c')
     """
     if eager is None and lazy is None:
         return PlanRequest("hybrid")
@@ -98,35 +174,34 @@ def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = N
 
 
 def read_plan_request(plan: object) -> PlanRequest:
-    """What `plan=` takes: a name or a plan object.
+    """The plan that `plan=` gives for an event pattern: a name or a plan object.
 
     >>> read_plan_request("lazy-chain")
     PlanRequest(kind='lazy-chain', order=None, parts=None, eager=None, lazy=None)
     """
     if isinstance(plan, PlanRequest):
         return plan
-    for kind in KINDS:
-        if plan == kind:
-            return PlanRequest(kind)
+    for name in PLAN_NAMES:
+        if plan == name:
+            return PlanRequest(name)
+    names = ", ".join(f'"{name}"' for name in PLAN_NAMES)
     if plan in ROW_PLANS:
         raise PlanError(
-            f"plan={plan!r} is for row patterns",
-            hint="leave it out, or see cep.plans for those of event patterns",
+            f"plan={plan!r} is for row patterns", hint=f"event patterns have the plans {names}"
         )
-    names = ", ".join(f'"{kind}"' for kind in KINDS)
     if callable(plan):
         raise PlanError(
-            "plan= has a function, not the plan that it makes",
-            hint='call it: plan=cep.plans.tree(), plan=cep.plans.chain("c", "b")',
+            "plan= takes a plan, not the function that makes it",
+            hint='call the function: plan=cep.plans.tree(), plan=cep.plans.chain("c", "b")',
         )
     raise PlanError(
-        f"{plan!r} is no plan",
+        f"unknown plan {plan!r}",
         hint=f'plan is one of {names}, or an object: cep.plans.chain("c", "b")',
     )
 
 
 def read_row_plan(plan: object) -> RowPlan:
-    """What `plan=` takes for a row pattern.
+    """The plan that `plan=` gives for a row pattern.
 
     >>> read_row_plan("gaps")
     'gaps'
@@ -134,18 +209,18 @@ def read_row_plan(plan: object) -> RowPlan:
     found = next((each for each in ROW_PLANS if plan == each), None)
     if found is None:
         raise PlanError(
-            f"{plan!r} is no plan of a row pattern: that plan= is for event patterns",
-            hint='leave it out, or ask for plan="walk", from row to row, or plan="gaps", which '
-            "joins what stands between gaps: r z* b z* m",
+            f"row patterns have no plan {plan!r}",
+            hint='leave it out, or write plan="walk", from row to row, or plan="gaps", which joins '
+            "the parts between gaps, as in r z* b z* m",
         )
     return found
 
 
-def _check_names(names: object, what: str) -> tuple[str, ...]:
+def _check_names(names: object, plan: str) -> tuple[str, ...]:
     found = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (None,)
     if not all(isinstance(name, str) for name in found):
         raise PlanError(
-            f"{what} takes names of variables, not {names!r}",
+            f"{plan} takes names of variables, not {names!r}",
             hint='cep.plans.chain("c", "b"), cep.plans.hybrid(eager=["b"], lazy=["a", "c"])',
         )
     return tuple(str(name) for name in found)
@@ -157,6 +232,6 @@ def _check_tree(parts: object) -> Names:
     if isinstance(parts, tuple | list) and len(parts) == 2:
         return _check_tree(parts[0]), _check_tree(parts[1])
     raise PlanError(
-        f"{parts!r} is no join of two parts",
+        f"{parts!r} is not a pair",
         hint='a join is a pair of names and pairs: cep.plans.join((("a", "b"), "c"))',
     )

@@ -1,8 +1,8 @@
 """Row patterns as immutable values: PATTERN, DEFINE and SUBSET of SQL's MATCH_RECOGNIZE.
 
-The text of the pattern is read when it is built, so a mistake in it is told at once; DEFINE needs
-the columns of the input and is read with them. Every text may be a `problems.Excerpt` of a query:
-then messages point into the query.
+PATTERN is parsed when the value is built, so mistakes in it are reported at once. DEFINE is parsed
+by `match_pattern`, which knows the columns of the input. Every text may be a `problems.Excerpt` of
+a query; messages then point into the query.
 """
 
 from __future__ import annotations
@@ -39,7 +39,20 @@ _EXAMPLE = (
 @public
 @dataclass(frozen=True)
 class RowPattern:
-    """`text` and `root`: the pattern. `define`: (variable, condition), in the order given."""
+    """A row pattern. Build it with `row_pattern`.
+
+    Args:
+        text: The pattern as it was written.
+        root: The parsed pattern.
+        variables: Its variables and subsets.
+        define: Pairs of a variable and its condition, in the order given.
+        window: The window that `within` set.
+
+    Example:
+        >>> pattern = row_pattern("a b+", {"b": "price > PREV(price)"})
+        >>> pattern.text, pattern.variables.names
+        ('a b+', ('a', 'b'))
+    """
 
     text: str
     root: PatternNode
@@ -48,7 +61,22 @@ class RowPattern:
     window: Within | None = None
 
     def within(self, duration: str | timedelta | float) -> RowPattern:
-        """Each row's event time is at most so much after that of the match's first row."""
+        """Sets the window: how long after its first row a match may still have rows.
+
+        Args:
+            duration: The largest difference to the event time of the first row: text
+                ("10 minutes"), a timedelta, or a number in the unit of a numeric event time.
+
+        Returns:
+            The pattern with the window.
+
+        Raises:
+            PatternError: The window cannot be read or is not above 0.
+
+        Example:
+            >>> row_pattern("a b+").within("1 hour").window.duration
+            '1 hour'
+        """
         window = Within(duration)
         check_window(window)
         return replace(self, window=window)
@@ -60,17 +88,27 @@ def row_pattern(
     define: Mapping[str, ConditionLike] | Iterable[tuple[str, ConditionLike]] | None = None,
     subset: Mapping[str, Sequence[str]] | Iterable[tuple[str, Sequence[str]]] | None = None,
 ) -> RowPattern:
-    """A pattern of adjacent rows, as in MATCH_RECOGNIZE.
+    """A pattern of adjacent rows, as in SQL's MATCH_RECOGNIZE.
 
-    `define` gives the condition of a variable; a variable without one is any row. `subset` gives
-    names to several variables together.
+    Args:
+        pattern: What stands between the brackets of PATTERN: "strt down+ up+".
+        define: The condition of each variable, as Spark SQL or as a Column over its own row. A
+            variable without a condition matches every row.
+        subset: Names for several variables together: `{"u": ["down", "up"]}`.
 
-    >>> row_pattern("strt down+", define={"DOWN": "price < PREV(price)"}).variables.names
-    ('strt', 'down')
+    Returns:
+        The pattern.
+
+    Raises:
+        PatternError: The pattern cannot be parsed, or `define` or `subset` do not fit it.
+
+    Example:
+        >>> row_pattern("strt down+", define={"DOWN": "price < PREV(price)"}).variables.names
+        ('strt', 'down')
     """
     if not isinstance(pattern, str):
         raise PatternError(
-            f"row_pattern takes the text of a pattern, not {type(pattern).__name__}", hint=_EXAMPLE
+            f"row_pattern takes the pattern as text, not {type(pattern).__name__}", hint=_EXAMPLE
         )
     root = parse_row_pattern(pattern)
     problems = Problems()
@@ -91,27 +129,29 @@ def _as_pairs(
 ) -> list[tuple[str, _T]]:
     try:
         pairs = list(given.items() if isinstance(given, Mapping) else given or ())
-        is_sound = all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
+        is_pairs = all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs)
     except TypeError:
-        is_sound = False
-    if not is_sound:
+        is_pairs = False
+    if not is_pairs:
         raise PatternError(
             f"{what}= takes a dict, not {type(given).__name__}", hint=f"for example {_EXAMPLE}"
         )
     for name, _ in pairs:
         if not isinstance(name, str):
             raise PatternError(
-                f"{what}= has a key that is no name: {name!r}", hint=f"for example {_EXAMPLE}"
+                f"{what}= has the key {name!r}, which is not the name of a variable",
+                hint=f"for example {_EXAMPLE}",
             )
     return pairs
 
 
 def _check_members(name: str, members: object) -> tuple[str, ...]:
-    found = (members,) if isinstance(members, str) else members
-    if isinstance(found, Sequence) and all(isinstance(each, str) for each in found):
-        return tuple(found)
+    names = (members,) if isinstance(members, str) else members
+    if isinstance(names, Sequence) and all(isinstance(each, str) for each in names):
+        return tuple(names)
     raise PatternError(
-        f"the subset {name} takes names of variables", hint='subset={"u": ["down", "up"]}'
+        f"the subset {name} takes the names of variables, not {members!r}",
+        hint='subset={"u": ["down", "up"]}',
     )
 
 
@@ -120,6 +160,6 @@ def _check_condition(name: str, condition: ConditionLike) -> ConditionLike:
     if isinstance(condition, str) or is_column:
         return condition
     raise PatternError(
-        f"the condition of {name} is a {type(condition).__name__}, not Spark SQL text",
+        f"the condition of {name} is of type {type(condition).__name__}, not Spark SQL text",
         hint=f"for example {_EXAMPLE}",
     )

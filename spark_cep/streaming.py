@@ -1,7 +1,4 @@
-"""The same patterns on streams: `match_pattern` on a streaming DataFrame.
-
->>> from spark_cep.streaming import metrics
-"""
+"""`cep.streaming`: what belongs to streams only. `match_pattern` itself takes both kinds."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ __all__ = ["metrics"]
 
 
 def __getattr__(name: str) -> Any:
-    # pyspark is imported only when it is needed.
+    # The function imports pyspark.sql, which workers do not need.
     if name != "metrics":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from spark_cep.spark.metrics import query_metrics  # noqa: PLC0415

@@ -5,8 +5,10 @@ and their inputs, `reader` makes a `clause` of each, `match_call` the call of `m
 `composer` puts the matches into the rest of the statement. `kinds` knows statements that need
 special treatment, `parameters`, `literals` and `hints` read values, `messages` words errors in SQL.
 
-This package is also the function: `cep.sql(spark, text)`. A function of that name in `spark_cep`
-would be hidden as soon as somebody imports this package, so the package can be called.
+The package is also the function `cep.sql(spark, text)`.
+
+A function of that name in `spark_cep` would be replaced as soon as this package is imported, so
+the package itself can be called. `help(spark_cep.sql.session.sql)` documents the call.
 """
 
 from __future__ import annotations
@@ -16,17 +18,28 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from spark_cep.remote import Remote
 
 
 class _Callable(ModuleType):
     def __call__(
-        self, spark: SparkSession, text: str, /, args: Any = None, **kwargs: Any
+        self,
+        spark: SparkSession,
+        text: str,
+        /,
+        args: Any = None,
+        *,
+        remotes: Mapping[str, Remote] | None = None,
+        **kwargs: Any,
     ) -> DataFrame:
-        """`spark.sql` that takes MATCH_RECOGNIZE; see `spark_cep.sql.session.sql`."""
+        """Runs a statement that may contain MATCH_RECOGNIZE; see `spark_cep.sql.session.sql`."""
         from spark_cep.sql.session import sql  # noqa: PLC0415 - it imports pyspark
 
-        return sql(spark, text, args, **kwargs)
+        return sql(spark, text, args, remotes=remotes, **kwargs)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spark_cep.pattern import Pattern
+    from spark_cep.pattern import Pattern, StrategyName
     from spark_cep.sql.statement import Statement
+    from spark_cep.udfs.program import Consumption
 
 Span = tuple[int, int]
 
@@ -61,8 +62,8 @@ class EventPatternTree:
 
     span: Span
     root: Pattern
-    strategy: str | None = None
-    consumption: str | None = None
+    strategy: StrategyName | None = None
+    consumption: Consumption | None = None
 
 
 @dataclass(frozen=True)

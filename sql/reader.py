@@ -24,11 +24,13 @@ from spark_cep.sql.clause import (
 from spark_cep.sql.hints import read_hints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from spark_cep.pattern import StrategyName
     from spark_cep.sql.clause import Span
     from spark_cep.sql.location import ClauseLocation
     from spark_cep.sql.statement import SqlToken, Statement
+    from spark_cep.udfs.program import Consumption
 
 _ROWS = {
     "ONE ROW PER MATCH": "one",
@@ -125,7 +127,7 @@ def _read_pattern(
 # ---- event patterns ------------------------------------------------------------------------------
 
 _OPERATORS = {"SEQ": seq, "AND": all_of, "OR": any_of}
-_STRATEGIES = {
+_STRATEGIES: Mapping[str, StrategyName] = {
     "SKIP TILL ANY MATCH": "skip till any match",
     "SKIP TILL NEXT MATCH": "skip till next match",
     "STRICT": "strict",
@@ -150,7 +152,7 @@ def read_event_pattern(
     return EventPatternTree(span, root, chosen, consuming)
 
 
-def _read_strategy(statement: Statement, section: ClauseSection) -> str:
+def _read_strategy(statement: Statement, section: ClauseSection) -> StrategyName:
     words = statement.cut(section.first, section.stop)
     name = _STRATEGIES.get(" ".join(words.upper().split()))
     if name is None:
@@ -162,11 +164,11 @@ def _read_strategy(statement: Statement, section: ClauseSection) -> str:
     return name
 
 
-def _read_consumption(statement: Statement, section: ClauseSection) -> str:
+def _read_consumption(statement: Statement, section: ClauseSection) -> Consumption:
     if section.stop > section.content:
         at = section.content
         raise statement.error_at(f"{statement.tokens[at].text} was not expected here", at)
-    return statement.tokens[section.first].text.lower()
+    return "consume" if statement.tokens[section.first].is_word("CONSUME") else "reuse"
 
 
 class _EventPatternReader:

@@ -55,11 +55,37 @@ def sql(
     remotes: Mapping[str, Remote] | None = None,
     **kwargs: Any,
 ) -> DataFrame:
-    """`spark.sql` that takes MATCH_RECOGNIZE wherever a table may be, and EXPLAIN PATTERN.
+    """Runs a SQL statement that may contain MATCH_RECOGNIZE wherever a table may, or that is
+    EXPLAIN PATTERN followed by a query. Any other statement goes to `spark.sql` unchanged.
 
-    `args` are the values of parameters and `kwargs` those of `{fields}`, DataFrames included, as in
-    `spark.sql`. `remotes` are the sources of `remote('name', key)`, in addition to those that the
-    session was installed with.
+    Args:
+        spark: The session, classic or Connect.
+        text: The statement.
+        args: Values of parameters (`:name` or `?`), as for `spark.sql`.
+        remotes: Remote data by the names that `remote('name', key)` uses, in addition to those
+            that the session was installed with.
+        **kwargs: Values of `{fields}` in the text, DataFrames included, as for `spark.sql`.
+
+    Returns:
+        The answer of the statement. EXPLAIN PATTERN gives the plan, a row for each line of text.
+
+    Raises:
+        PatternError: The clause, its pattern, a condition or a measure is wrong; the message has
+            the line and the column.
+        PlanError: A plan or a hint does not fit the pattern.
+
+    Example:
+        >>> import spark_cep as cep
+        >>> ticks = spark.createDataFrame([(1, 90), (2, 80), (3, 95)], "minute int, price int")
+        >>> cep.sql(spark, '''
+        ...     SELECT * FROM {ticks} MATCH_RECOGNIZE (
+        ...         ORDER BY minute
+        ...         MEASURES LAST(down.price) AS bottom
+        ...         PATTERN (down+ up)
+        ...         DEFINE down AS price < PREV(price), up AS price > PREV(price)
+        ...     )
+        ... ''', ticks=ticks).collect()
+        [Row(bottom=80)]
     """
     given = check_remotes(remotes)
     check_remotes_used(given, [text])
@@ -97,10 +123,35 @@ def sql(
 
 @public
 def install(spark: SparkSession, *, remotes: Mapping[str, Remote] | None = None) -> None:
-    """Makes this session's `spark.sql` take MATCH_RECOGNIZE; other SQL goes to Spark unchanged.
+    """Lets `spark.sql` of a session take MATCH_RECOGNIZE and EXPLAIN PATTERN, as `cep.sql` does.
 
-    `remotes` are the sources that its statements may look up; no statement has to use them. Called
-    again, `install` adds sources and replaces those of the same name.
+    Any other statement goes to Spark unchanged. Calling it again only adds remote data.
+
+    Args:
+        spark: The session, classic or Connect.
+        remotes: Remote data by the names that `remote('name', key)` uses in statements. A name
+            that was installed before is replaced.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        PatternError: `remotes` is not a dict of names to `cep.Remote`.
+
+    Example:
+        >>> import spark_cep as cep
+        >>> session = spark.newSession()
+        >>> cep.install(session)
+        >>> session.sql('''
+        ...     SELECT * FROM VALUES (1, 90), (2, 80), (3, 95) AS ticks(minute, price)
+        ...     MATCH_RECOGNIZE (
+        ...         ORDER BY minute
+        ...         MEASURES LAST(down.price) AS bottom
+        ...         PATTERN (down+ up)
+        ...         DEFINE down AS price < PREV(price), up AS price > PREV(price)
+        ...     )
+        ... ''').collect()
+        [Row(bottom=80)]
     """
     vars(spark)[_REMOTES] = _installed_remotes(spark) | check_remotes(remotes)
     if _INSTALLED in vars(spark):

@@ -18,7 +18,19 @@ _MARK = "spark-cep-error:"
 
 @public
 class CepError(Exception):
-    """Any error of this library. `message` says what is wrong, `hint` what to do instead."""
+    """Any error of this library.
+
+    Args:
+        message: What is wrong, and where.
+        hint: What to write or do instead.
+        details: Values for programs, for example the partition key and the counts of a LimitError.
+
+    Example:
+        >>> error = CepError("the window is empty", hint="write a window above 0")
+        >>> print(error)
+        the window is empty
+          hint: write a window above 0
+    """
 
     def __init__(
         self, message: str, *, hint: str | None = None, details: Mapping[str, object] | None = None
@@ -37,22 +49,22 @@ class CepError(Exception):
 
 @public
 class PatternError(CepError):
-    """A pattern, condition, measure or option cannot be run as written."""
+    """A pattern, a condition, a measure or another argument is wrong, or not supported."""
 
 
 @public
 class PlanError(CepError):
-    """A given plan or given statistics do not fit the pattern."""
+    """A plan, statistics or a setting do not fit the pattern."""
 
 
 @public
 class LimitError(CepError):
-    """A worker reached a limit; `details` has the partition key and the counts."""
+    """A query reached one of its `Limits`; `details` has the partition key and the counts."""
 
 
 @public
 class RemoteError(CepError):
-    """A remote source failed, after all retries."""
+    """Remote data could not be fetched, also after all retries."""
 
 
 class WorkerError(Exception):

@@ -133,9 +133,23 @@ class Tree:
 @public
 @dataclass(frozen=True)
 class Limits:
-    """Limits that end a query with a LimitError. Counts are taken per partition key and window:
-    among partial matches (or matches) whose earliest events lie in one window-long stretch.
-    `rows`: how many a stream keeps of one partition key."""
+    """Counts at which a query ends with a LimitError. None: no limit.
+
+    Args:
+        partial_matches: Of one partition key, partial matches whose earliest events are in one
+            period as long as the window.
+        matches: The same for matches.
+        backtracking_steps: Of a row pattern, steps of the search in one partition. None: the
+            default of the matcher.
+        rows: Rows that a stream keeps for one partition key.
+
+    Raises:
+        PatternError: A limit is not a whole number above 0.
+
+    Example:
+        >>> Limits(matches=1_000_000).matches
+        1000000
+    """
 
     partial_matches: int | None = 20_000_000
     matches: int | None = 100_000_000

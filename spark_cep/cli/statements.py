@@ -45,8 +45,7 @@ def run_statement(task: StatementTask) -> None:
 
 def explain_statement(task: StatementTask) -> None:
     """Prints the plans of the statement's patterns."""
-    mode = "json" if task.as_json else "text"
-    _with_answer(task, lambda df, _: cep.explain(df, mode=mode))
+    _with_answer(task, lambda df, _: cep.explain(df, mode="json" if task.as_json else "text"))
 
 
 def format_of(path: str) -> str:

@@ -1,7 +1,7 @@
-"""`explain` and `plan_of`: what runs where, in which order, and why.
+"""The plan that `explain` prints and `plan_of` returns: what runs where, in which order, and why.
 
-A plan is plain data first (`to_dict`), and text, a page or a comparison with what was measured
-second, so that machines and people read the same.
+A plan is plain data. Text, page and the comparison with measurements are made from that data
+only, so people and programs read the same.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """The plan of one answer. The keys are those of `to_dict`. Notebooks show it as a picture."""
+    """The plan for one pattern: what `plan_of` returns. Notebooks show it as a picture."""
 
     facts: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: strings, numbers, lists and dicts."""
+        """Returns the plan as plain data: strings, numbers, lists and dicts."""
         copy: dict[str, Any] = json.loads(json.dumps(self.facts))
         return copy
 
     def to_html(self) -> str:
-        """A page of its own: the drawn plan, and what it was chosen from."""
+        """Returns a page with the plan drawn and the statistics that it was chosen from."""
         return page.render_page([self.facts])
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ def pattern_parts(node: p.EventPatternNode) -> dict[str, Any]:
 
 
 def window_text(window: Within | None) -> str | None:
-    """WITHIN as the user wrote it.
+    """The window as the user wrote it.
 
     >>> from spark_cep.expressions.windows import Within
     >>> window_text(Within("10 minutes")), window_text(Within(events=5))

@@ -53,11 +53,27 @@ def udf(
 ) -> UserFunction | Callable[[Callable[..., Any]], UserFunction]:
     """Makes a vectorized Python function usable in conditions, by its name.
 
-    >>> @udf(returns="boolean")
-    ... def close_to(x, y):
-    ...     return abs(x - y) < 0.5
-    >>> close_to
-    cep.udf close_to returning BOOLEAN
+    It is for conditions that tie several variables together and that Spark SQL cannot express.
+    Also a decorator: `@cep.udf(returns="boolean")`.
+
+    Args:
+        fn: The function. It takes a pandas Series for each argument and returns as many values.
+        returns: The type of a value, as in Spark SQL: "double", "boolean", "string", ...
+        name: The name in conditions; without it the name of the function.
+
+    Returns:
+        The registered function, which can still be called; without `fn` a decorator.
+
+    Raises:
+        PatternError: The name is not an identifier or is a function of SQL, or the type cannot be
+            returned.
+
+    Example:
+        >>> @udf(returns="boolean")
+        ... def close_to(x, y):
+        ...     return abs(x - y) < 0.5
+        >>> close_to
+        cep.udf close_to returning BOOLEAN
     """
     if fn is None:
         return lambda function: udf(function, returns, name)

@@ -114,11 +114,35 @@ _POLL_SECONDS = 0.02
 
 @public
 def metrics(df: DataFrame) -> dict[str, Any]:
-    """The counts of an answer's first action: pairs evaluated, matches and so on.
+    """Returns what the engine counted in the first action on an answer.
 
-    `complete` is False if that action did not read all of the answer; what is given then counts
-    only the part that was read, or nothing. For a DataFrame made of several answers the counts
-    are added up.
+    Nothing runs for it: the counts come with the answer. Those of a DataFrame that was derived
+    from several answers are added up.
+
+    Args:
+        df: What `match_pattern` or a query with MATCH_RECOGNIZE returned, or a DataFrame derived
+            from it, in the same Python process.
+
+    Returns:
+        Numbers by name: `rows`, `pairs`, `partial_matches`, `matches`, `matching_us` and so on;
+        for row patterns `steps` in place of pairs. `complete` is False if the action did not read
+        the whole answer (`limit`, `take`); the counts are then those of the part that was read.
+
+    Raises:
+        CepError: No action has run yet, or `df` is a stream, whose counts
+            `cep.streaming.metrics(query)` returns.
+        PlanError: `df` has no pattern in it.
+
+    Example:
+        >>> import spark_cep as cep
+        >>> rows = spark.createDataFrame([("A", 1), ("B", 2)], "kind string, at int")
+        >>> pattern = cep.seq(cep.event("a", "kind = 'A'"), cep.event("b", "kind = 'B'"))
+        >>> matches = rows.match_pattern(pattern, order_by="at")
+        >>> matches.count()
+        1
+        >>> counts = cep.metrics(matches)
+        >>> counts["rows"], counts["matches"], counts["complete"]
+        (2, 1, True)
     """
     records = records_of(df)
     found = [read_answer_counts(record) for record in records]
@@ -284,12 +308,38 @@ def observe_stream_shed(df: DataFrame, counts: Column, number: int) -> DataFrame
 
 
 def query_metrics(query: StreamingQuery) -> list[dict[str, Any]]:
-    """What each of the query's latest triggers counted, oldest first: `trigger` and `timestamp`
-    as in Spark's progress, then the sums over all buckets: rows, matches, late_rows,
-    expired_rows, state_rows, state_bytes, pairs and so on, and `swaps`, the changes of plan.
+    """Returns what the latest triggers of a streaming query counted, oldest first.
 
     Spark keeps the progress of the last 100 triggers, or as many as
     spark.sql.streaming.numRecentProgressUpdates says.
+
+    Args:
+        query: The running or finished query that a match was written by.
+
+    Returns:
+        A dict for each trigger: `trigger` and `timestamp` as in Spark's progress, then the sums
+        over all buckets, `rows`, `matches`, `late_rows`, `expired_rows`, `state_rows`,
+        `state_bytes`, `pairs` and so on, and `swaps`, the changes of plan.
+
+    Raises:
+        CepError: The query has no pattern in it.
+
+    Example:
+        >>> import tempfile, time
+        >>> import spark_cep as cep
+        >>> source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+        >>> pattern = cep.seq("a", "b").within("1 second")
+        >>> matches = source.withWatermark("timestamp", "1 second").match_pattern(
+        ...     pattern, order_by=["timestamp", "value"]
+        ... )
+        >>> query = (
+        ...     matches.writeStream.format("noop").outputMode("append")
+        ...     .option("checkpointLocation", tempfile.mkdtemp())
+        ...     .trigger(once=True).start()
+        ... )
+        >>> query.awaitTermination()
+        >>> "late_rows" in cep.streaming.metrics(query)[0]
+        True
     """
     progress = [_plain_progress(each) for each in query.recentProgress]
     found = list(_trigger_metrics(progress))

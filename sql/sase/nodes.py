@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from spark_cep.expressions.problems import Place
+    from spark_cep.pattern import StrategyName
 
 # ---- PATTERN -------------------------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ class WindowClause:
 class SaseQuery:
     pattern: SaseNode
     condition: SaseExpression | None
-    strategy: str | None
+    strategy: StrategyName | None
     window: WindowClause | None
 
 

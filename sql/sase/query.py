@@ -32,10 +32,10 @@ from spark_cep.sql.sase.writer import split_conjuncts
 from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
-    from spark_cep.pattern import Pattern
+    from spark_cep.pattern import Pattern, StrategyName
 
 
-_STRATEGIES = {
+_STRATEGIES: Mapping[str, StrategyName] = {
     "SKIP_TILL_ANY_MATCH": "skip till any match",
     "SKIP_TILL_NEXT_MATCH": "skip till next match",
     "STRICT_CONTIGUITY": "strict",
@@ -54,22 +54,33 @@ _OTHER_CLAUSES = {
 def sase(
     text: str, type_column: str | None = None, symbols: Mapping[str, object] | None = None
 ) -> Pattern:
-    """The event pattern that a query in SASE text describes.
+    """Reads an event pattern in SASE text, the language of the papers on event patterns.
 
-    `type_column` names the column that holds the type of an event: `Stock a` is then a row with
-    'Stock' in it. `symbols` gives names their meaning: sets ("Finance": [...]), numbers ("T":
-    0.9), the size of families ("n": 4 for S_1, ..., S_n and ∀), functions ("Corr": a cep.udf),
-    types without a condition or with another one ("E": None), windows ("h": "20 minutes").
+    Args:
+        text: The query: PATTERN ... WHERE ... WITHIN ...
+        type_column: The column that has the type of an event. `Stock a` is then a row with
+            'Stock' in it.
+        symbols: The meaning of names in the text: sets ("Finance": [...]), numbers ("T": 0.9),
+            the sizes of families ("n": 4 for S_1, ..., S_n and ∀), functions ("Corr": a cep.udf),
+            types with another condition or none ("E": None), windows ("h": "20 minutes").
 
-    >>> found = sase('''
-    ...     PATTERN SEQ(Stock a, Stock b)
-    ...     WHERE a.ticker ∈ Finance ∧ a.price < b.price
-    ...     WITHIN 4 hours
-    ... ''', type_column="kind", symbols={"Finance": ["JPM", "GS"]})
-    >>> found.conditions
-    ("a.ticker IN ('JPM', 'GS')", 'a.price < b.price')
-    >>> found.root.parts[1], found.window.duration
-    (Event(name='b', condition="kind = 'Stock'"), '4 hours')
+    Returns:
+        The pattern. Methods such as `where` and `within` apply to it as to any other.
+
+    Raises:
+        PatternError: The text cannot be read, or has a name without a meaning; the message has
+            the line and the column.
+
+    Example:
+        >>> pattern = sase('''
+        ...     PATTERN SEQ(Stock a, Stock b)
+        ...     WHERE a.ticker ∈ Finance ∧ a.price < b.price
+        ...     WITHIN 4 hours
+        ... ''', type_column="kind", symbols={"Finance": ["JPM", "GS"]})
+        >>> pattern.conditions
+        ("a.ticker IN ('JPM', 'GS')", 'a.price < b.price')
+        >>> pattern.root.parts[1], pattern.window.duration
+        (Event(name='b', condition="kind = 'Stock'"), '4 hours')
     """
     _check_arguments(text, type_column, symbols)
     problems = Problems(subject="the SASE text has")
@@ -130,8 +141,8 @@ def _skip_label(reader: TokenReader) -> None:
             reader.advance()
 
 
-def _parse_where(reader: TokenReader) -> tuple[str | None, SaseExpression]:
-    """Conditions, perhaps inside the braces of a strategy: skip_till_next_match(a, b) { ... }."""
+def _parse_where(reader: TokenReader) -> tuple[StrategyName | None, SaseExpression]:
+    """Conditions, perhaps in the braces of a strategy: skip_till_next_match(a, b) { ... }."""
     start = reader.token
     strategy = _STRATEGIES.get(keyword_of(start))
     if strategy is None:

@@ -61,7 +61,7 @@ def refusal(clause: str) -> dict[str, Any]:
         ("ORDER BY qty PATTERN (a) WITHIN 5 MINUTES", "as a number: WITHIN 10", "5 MIN"),
         ("MEASURES 1 AS x PATTERN (a) WITHIN 5", "ORDER BY is missing", "MATCH_REC"),
         ("PATTERN (a) DEFINE a AS rand() > 0", "FROM (SELECT *, rand() AS x FROM t)", "rand"),
-        ("PATTERN (a)) /*+ plan('eager') */", "plan(...)", "plan('eager')"),
+        ("PATTERN (a)) /*+ plan('eager') */", "write plan('walk'), from", "plan('eager')"),
         ("PATTERN (a)) /*+ matches(0) */", "above 0: /*+ matches(1000000) */", " matches(0)"),
     ],
 )
