@@ -119,7 +119,7 @@ def crosses(line: Line, box: Box) -> bool:
 
 
 def labels(sketch: Sketch) -> list[Box]:
-    return [box for box in sketch.boxes if box.look != "frame"]
+    return [box for box in sketch.boxes if box.style != "frame"]
 
 
 @ANY
@@ -139,7 +139,7 @@ def test_no_line_runs_through_a_label(plan: dict[str, Any]) -> None:
 @ANY
 def test_labels_hold_their_text(plan: dict[str, Any]) -> None:
     for box in labels(sketch_plan(plan)):
-        room = box.width - (0 if box.look == "note" else 2 * PADDING)
+        room = box.width - (0 if box.style == "note" else 2 * PADDING)
         assert max(map(text_width, box.lines)) <= room + 0.01, box
 
 
@@ -238,7 +238,7 @@ def test_a_hybrid_without_an_eager_group_has_buffers_only_and_says_so() -> None:
 
 def test_a_hybrid_frames_the_eager_group_and_numbers_the_merges() -> None:
     sketch = sketch_plan(hybrid(list("abcd"), ["b", "c"]))
-    frame = next(box for box in sketch.boxes if box.look == "frame")
+    frame = next(box for box in sketch.boxes if box.style == "frame")
     inside = {box.lines[0] for box in labels(sketch) if meet(box, frame)}
     assert inside == {"b c", "b", "c", "kept in the state"}
     outside = {box.lines[0] for box in labels(sketch)} - inside
@@ -247,7 +247,7 @@ def test_a_hybrid_frames_the_eager_group_and_numbers_the_merges() -> None:
 
 def test_a_small_tree_has_a_state_for_each_set_of_variables() -> None:
     sketch = sketch_plan(facts("tree", ["a", "b", "c"]))
-    states = [box.lines[0] for box in sketch.boxes if box.look != "note"]
+    states = [box.lines[0] for box in sketch.boxes if box.style != "note"]
     assert states == ["start", "a", "b", "c", "a b", "a c", "b c", "a b c"]
     assert len(sketch.lines) == 3 + 3 * 2 + 3
 

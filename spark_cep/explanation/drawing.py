@@ -1,9 +1,8 @@
-"""The automaton of skip till next match and strict: the pattern itself, from top to bottom.
+"""A plan as a picture: one drawing for each branch of the pattern, one below the other.
 
-No plan orders these: a run takes rows as they come. So the structure of the pattern is drawn:
-what follows is below, alternatives and parts in any order stand side by side, lists have a loop,
-optional parts a way around. Without that structure in the facts, the variables stand in the order
-of the pattern.
+Only the facts of explain are read, so a plan can be drawn without Spark, from a log for example.
+`sketch_plan` places boxes and lines; `svg` writes them down. No two boxes with text overlap, and
+no line runs through one.
 """
 
 from __future__ import annotations
@@ -54,70 +53,116 @@ if TYPE_CHECKING:
     from spark_cep.explanation.svg import Markup
 
 
-# --------------------------------------------------------------------------------------------------
-# What the boxes of a drawn plan say: a variable with its rate, a step with its cost.
-# --------------------------------------------------------------------------------------------------
-
-
-# Conditions in boxes that stand side by side; the pictures would be too wide to read otherwise.
-NARROW_CELLS = 22
-# Conditions written out in a box; how many more there are is said.
+# Conditions in boxes side by side are clipped to this; the picture would become too wide.
+_NARROW_CELLS = 22
+# Conditions written out in a box; the others are counted.
 _LISTED_CONDITIONS = 2
+# An OR of many parts has a branch for each; the branches after these are a line of text each.
+_DRAWN_BRANCHES = 6
 
 
-@dataclass(frozen=True)
-class VariableBox:
-    """A box about one variable; `says` stands before its name, `node` is the step it takes."""
-
-    name: str
-    says: str = ""
-    look: BoxStyle = "event"
-    node: StepFacts | None = None
-
-    def box(self, facts: PlanFacts, cells: int = TEXT_CELLS) -> Box:
-        names = group_members(self.name)
-        own = [str(text) for name in names for text in facts["before"]["candidates"].get(name, [])]
-        costs = cost_lines(self.node)
-        conditions = self.node.conditions if self.node else ()
-        lines = [
-            f"{self.says}{clip_text(self.name, NAME_CELLS)}",
-            *_rate_lines(names, facts),
-            *list_conditions([*own, *conditions], cells),
-            *costs,
-        ]
-        return make_box(lines, self.look, "\n".join([self.name, *own, *conditions, *costs]))
+def draw_plan(facts: PlanFacts) -> Markup:
+    """The plan as SVG."""
+    return render_svg(sketch_plan(facts), f"the plan {plan_title(facts)} of {facts['pattern']}")
 
 
-def join_box(node: StepFacts | None, names: Sequence[str], says: str = "") -> Box:
-    """A box about the variables bound together in one step."""
-    title = f"{says}{clip_text(' '.join(names), NAME_CELLS)}"
-    costs = cost_lines(node)
-    conditions = node.conditions if node else ()
+def sketch_plan(facts: PlanFacts) -> Sketch:
+    """The plan as boxes and lines."""
+    if not binds_late(facts):
+        return _draw_pattern(facts)
+    return stack_sketches(list(_plan_sections(facts)))
+
+
+def _plan_sections(facts: PlanFacts) -> Iterator[Sketch]:
+    branches = plan_branches(facts)
+    for number, branch in enumerate(branches[:_DRAWN_BRANCHES], start=1):
+        picture = _draw_branch(branch, facts)
+        heading = f"branch {number} of {len(branches)}"
+        yield _add_heading(heading, picture) if len(branches) > 1 else picture
+    for number, branch in enumerate(branches[_DRAWN_BRANCHES:], start=_DRAWN_BRANCHES + 1):
+        names = " ".join(branch.variables)
+        yield Sketch((make_box([f"branch {number}: {clip_text(names)}"], hint=names),))
+    if cost_unit(facts) and any(branch.nodes for branch in branches):
+        yield Sketch((make_box([f"pairs and matches are for{cost_unit(facts)}"]),))
+    negated = [
+        _variable_box(name, facts, prefix="NOT ", style="not", cells=_NARROW_CELLS)
+        for name in negated_variables(facts)
+    ]
+    if negated:
+        heading = "tested as soon as the variables around it are bound"
+        yield _add_heading(heading, Sketch(arrange_row(negated)))
+
+
+def _draw_branch(branch: BranchFacts, facts: PlanFacts) -> Sketch:
+    kind = facts["plan"]
+    if kind == "tree":
+        return _draw_tree(branch, facts)
+    if kind == "hybrid":
+        return _draw_joins(branch, facts)
+    if branch.shape is None:
+        return _draw_undecided(branch, facts)
+    draws_chain = is_chain(branch.shape) and kind != "zstream"
+    return _draw_chain(branch, facts) if draws_chain else _draw_joins(branch, facts)
+
+
+def _add_heading(heading: str, picture: Sketch) -> Sketch:
+    return stack_sketches([Sketch((make_box([heading]),)), picture], gap=GAP / 3)
+
+
+# ---- boxes -------------------------------------------------------------------------------------
+
+
+def _variable_box(  # noqa: PLR0913 - what differs between drawings, by name
+    name: str,
+    facts: PlanFacts,
+    *,
+    prefix: str = "",
+    style: BoxStyle = "event",
+    step: StepFacts | None = None,
+    cells: int = TEXT_CELLS,
+) -> Box:
+    """A box about one variable, or about a repeated group: its rate, its conditions and the cost of
+    the step that binds it."""
+    names = group_members(name)
+    own = [str(text) for each in names for text in facts["before"]["candidates"].get(each, [])]
+    conditions = [*own, *(step.conditions if step else ())]
+    costs = _cost_lines(step)
+    lines = [
+        f"{prefix}{clip_text(name, NAME_CELLS)}",
+        *_rate_lines(names, facts),
+        *_condition_lines(conditions, cells),
+        *costs,
+    ]
+    return make_box(lines, style, "\n".join([name, *conditions, *costs]))
+
+
+def _join_box(step: StepFacts | None, names: Sequence[str], prefix: str = "") -> Box:
+    """A box about the variables that are bound together after a step."""
+    title = f"{prefix}{clip_text(' '.join(names), NAME_CELLS)}"
+    costs = _cost_lines(step)
+    conditions = step.conditions if step else ()
     hint = "\n".join([" ".join(names), *conditions, *costs])
-    return make_box([title, *list_conditions(conditions, NARROW_CELLS), *costs], "join", hint)
+    return make_box([title, *_condition_lines(conditions, _NARROW_CELLS), *costs], "join", hint)
 
 
-def cost_lines(node: StepFacts | None) -> list[str]:
-    """What a step is expected to evaluate and to leave, as far as that is known."""
-    if node is None:
+def _cost_lines(step: StepFacts | None) -> list[str]:
+    """The pairs that a step is expected to test and the matches that it leaves, if known."""
+    if step is None:
         return []
-    pairs = None if node.starts else node.pairs
-    known = ((pairs, "pairs"), (node.partials, "matches" if node.is_last else "partial matches"))
+    pairs = None if step.starts else step.pairs
+    known = ((pairs, "pairs"), (step.partials, "matches" if step.is_last else "partial matches"))
     return [f"≈ {format_amount(value)} {what}" for value, what in known if value is not None]
 
 
 def _rate_lines(names: Sequence[str], facts: PlanFacts) -> list[str]:
-    found = [
-        format_amount(candidate_rates(facts)[name])
-        for name in names
-        if name in candidate_rates(facts)
-    ]
-    return [f"{' and '.join(found)} in a window"] if found else []
+    rates = candidate_rates(facts)
+    known = [format_amount(rates[name]) for name in names if name in rates]
+    return [f"{' and '.join(known)} in a window"] if known else []
 
 
-def list_conditions(conditions: Sequence[str], cells: int = TEXT_CELLS) -> list[str]:
+def _condition_lines(conditions: Sequence[str], cells: int = TEXT_CELLS) -> list[str]:
     """
-    >>> list_conditions(["a.x = 1", "b.x = 2", "c.x = 3"])
+    >>> _condition_lines(["a.x = 1", "b.x = 2", "c.x = 3"])
     ['a.x = 1', 'b.x = 2', 'and 1 more']
     """
     shown = [clip_text(each, cells) for each in conditions[:_LISTED_CONDITIONS]]
@@ -125,23 +170,19 @@ def list_conditions(conditions: Sequence[str], cells: int = TEXT_CELLS) -> list[
     return [*shown, f"and {more} more"] if more > 0 else shown
 
 
-# --------------------------------------------------------------------------------------------------
-# A chain NFA: states from top to bottom, a take edge between two of them.
-#
-# It is the papers' figure turned by a quarter, because beside a vertical edge there is room for
-# what is known about it: the variable, its rate, its conditions, the cost of the step. A loop is a
-# state's store edge: events that a later edge takes wait in buffers. Ignore edges are left out, as
-# the papers do.
-# --------------------------------------------------------------------------------------------------
-
+# ---- a chain -----------------------------------------------------------------------------------
 
 _LOOP = 16
 _MIDDLE = _LOOP + 32
-# Boxes of variables side by side where no order ties them.
-_IN_A_ROW = 4
 
 
-def draw_chain(branch: BranchFacts, facts: PlanFacts) -> Sketch:
+def _draw_chain(branch: BranchFacts, facts: PlanFacts) -> Sketch:
+    """A chain NFA: states from top to bottom, a take edge between two of them.
+
+    The papers draw it from left to right; beside a vertical edge there is space for the variable,
+    its rate, its conditions and the cost of the step. The loop at a state is its store edge: it
+    buffers the events that later edges take. Ignore edges are left out, as in the papers.
+    """
     assert branch.shape is not None, "a chain has an order"
     order = shape_leaves(branch.shape)
     boxes, lines, y = [], [], 0.0
@@ -154,8 +195,8 @@ def draw_chain(branch: BranchFacts, facts: PlanFacts) -> Sketch:
             note = make_box([f"stores {clip_text(', '.join(stored))}"], hint=", ".join(stored))
             boxes.append(place_box(note, state.x + state.width + GAP / 2, y + 7))
             lines.append(_loop_line(state.x, y + state.height / 2))
-        node = branch.node(order[: place + 1])
-        edge = VariableBox(name, "take ", node=node).box(facts)
+        step = branch.node(order[: place + 1])
+        edge = _variable_box(name, facts, prefix="take ", step=step)
         y = state.y + state.height
         boxes.append(place_box(edge, _MIDDLE + GAP / 2, y + GAP / 4))
         below = y + edge.height + GAP / 2
@@ -165,29 +206,38 @@ def draw_chain(branch: BranchFacts, facts: PlanFacts) -> Sketch:
     return Sketch((*boxes, place_box(final, _MIDDLE - final.width / 2, y)), tuple(lines))
 
 
-def draw_undecided(branch: BranchFacts, facts: PlanFacts) -> Sketch:
-    """Where each bucket makes the plan from its own counts: the variables, and what becomes of
-    them."""
-    says = "each bucket orders them by its own counts"
-    return draw_variables_above(branch.variables, facts, [says, "all bound"])
+def _loop_line(x: float, y: float) -> Line:
+    left = x - _LOOP
+    return Line(((x, y - 6), (left, y - 6), (left, y + 6), (x, y + 6)))
 
 
-def draw_variables_above(names: Sequence[str], facts: PlanFacts, steps: Sequence[str]) -> Sketch:
-    """The variables in rows, and below them what happens to all of them, step by step."""
-    rows: list[Sketch] = []
-    for start in range(0, len(names), _IN_A_ROW):
-        x, found = 0.0, []
-        for name in names[start : start + _IN_A_ROW]:
-            found.append(place_box(VariableBox(name, look="buffer").box(facts, NARROW_CELLS), x, 0))
-            x += found[-1].width + GAP
-        rows.append(Sketch(tuple(found)))
-    y = 0.0
+# ---- an order that is not decided --------------------------------------------------------------
+
+_VARIABLES_PER_ROW = 4
+
+
+def _draw_undecided(branch: BranchFacts, facts: PlanFacts) -> Sketch:
+    """The variables, where each bucket orders them by its own counts."""
+    rule = "each bucket orders them by its own counts"
+    return _draw_variables(branch.variables, facts, [rule, "all bound"])
+
+
+def _draw_variables(names: Sequence[str], facts: PlanFacts, steps: Sequence[str]) -> Sketch:
+    """The variables in rows, and below them the steps that bind them, each a line of text."""
     boxes: list[Box] = []
     lines = []
-    for row in rows:
-        boxes += row.moved(y=y).boxes
-        y += row.height + GAP / 2
-    widest = max(each.x + each.width for each in boxes)
+    y = 0.0
+    for start in range(0, len(names), _VARIABLES_PER_ROW):
+        row = arrange_row(
+            [
+                _variable_box(name, facts, style="buffer", cells=_NARROW_CELLS)
+                for name in names[start : start + _VARIABLES_PER_ROW]
+            ],
+            y,
+        )
+        boxes += row
+        y += max(box.height for box in row) + GAP / 2
+    widest = max(box.x + box.width for box in boxes)
     y += GAP / 2
     for place, text in enumerate(steps):
         is_last = place == len(steps) - 1
@@ -200,40 +250,29 @@ def draw_variables_above(names: Sequence[str], facts: PlanFacts, steps: Sequence
     return Sketch(tuple(boxes), tuple(lines))
 
 
-def _loop_line(x: float, y: float) -> Line:
-    left = x - _LOOP
-    return Line(((x, y - 6), (left, y - 6), (left, y + 6), (x, y + 6)))
-
-
-# --------------------------------------------------------------------------------------------------
-# A tree of joins: variables at the leaves, each inner box what it binds, tests and costs.
-#
-# A hybrid is such a tree with a frame around the eager group, whose partial matches are kept in the
-# state; the other leaves are buffers, and the boxes outside the frame say in which order they are
-# merged once the final event is there.
-#
-# Each subtree is placed in a column of its own, so no two boxes can overlap.
-# --------------------------------------------------------------------------------------------------
-
-
-_KEPT_LABEL = "kept in the state"
+# ---- a tree of joins ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Subtree:
-    """A subtree, and where a line from above meets it."""
+    """A drawn subtree; `top` is the point at which the line from its parent ends."""
 
     sketch: Sketch
     top: Point
 
-    def moved(self, x: float, y: float) -> _Subtree:
-        return _Subtree(self.sketch.moved(x, y), (self.top[0] + x, self.top[1] + y))
+    def move(self, x: float, y: float) -> _Subtree:
+        return _Subtree(self.sketch.move(x, y), (self.top[0] + x, self.top[1] + y))
 
 
-def draw_joins(branch: BranchFacts, facts: PlanFacts) -> Sketch:
-    """The branch's tree; a branch without a shape is joined eager group first."""
+def _draw_joins(branch: BranchFacts, facts: PlanFacts) -> Sketch:
+    """A tree of joins: variables at the leaves; a box above joins two of them.
+
+    In a hybrid plan a frame surrounds the eager group, whose partial matches are kept in the
+    state; the other leaves are buffers, and the boxes outside the frame are numbered in the order
+    in which they are merged once the final event is there.
+    """
     shape = branch.shape or _eager_first_shape(branch)
-    return _TreeDrawing(branch, facts).placed(shape).sketch
+    return _JoinTree(branch, facts).draw(shape).sketch
 
 
 def _eager_first_shape(branch: BranchFacts) -> PlanShape:
@@ -244,7 +283,9 @@ def _eager_first_shape(branch: BranchFacts) -> PlanShape:
     return shape
 
 
-class _TreeDrawing:
+class _JoinTree:
+    """Draws a tree of joins. Each subtree has a column of its own, so no two boxes overlap."""
+
     def __init__(self, branch: BranchFacts, facts: PlanFacts) -> None:
         self._branch = branch
         self._facts = facts
@@ -252,49 +293,49 @@ class _TreeDrawing:
         self._is_hybrid = facts["plan"] == "hybrid"
         self._merges = 0
 
-    def placed(self, shape: PlanShape, *, framed: bool = False) -> _Subtree:
+    def draw(self, shape: PlanShape, *, framed: bool = False) -> _Subtree:
         if self._eager and not framed and frozenset(shape_leaves(shape)) == self._eager:
-            return _add_frame(self.placed(shape, framed=True))
+            return _add_frame(self.draw(shape, framed=True))
         return self._leaf(shape) if isinstance(shape, str) else self._join(shape, framed=framed)
 
     def _leaf(self, name: str) -> _Subtree:
-        node = self._branch.node([name])
-        leaf = VariableBox(name, node=node)
-        if self._is_hybrid and name not in self._eager:
-            leaf = VariableBox(name, "buffer ", "buffer", node)
-        placed = leaf.box(self._facts, NARROW_CELLS)
-        return _Subtree(Sketch((placed,)), placed.top)
+        is_buffer = self._is_hybrid and name not in self._eager
+        box = _variable_box(
+            name,
+            self._facts,
+            prefix="buffer " if is_buffer else "",
+            style="buffer" if is_buffer else "event",
+            step=self._branch.node([name]),
+            cells=_NARROW_CELLS,
+        )
+        return _Subtree(Sketch((box,)), box.top)
 
     def _join(self, shape: tuple[PlanShape, PlanShape], *, framed: bool) -> _Subtree:
-        left, right = (self.placed(part, framed=framed) for part in shape)
+        left, right = (self.draw(part, framed=framed) for part in shape)
         names = shape_leaves(shape)
-        says = ""
+        prefix = ""
         if self._is_hybrid and not framed:
             self._merges += 1
-            says = f"merge {self._merges}: "
-        node = join_box(self._branch.node(names), names, says)
-        return _join_above(node, left, right)
+            prefix = f"merge {self._merges}: "
+        return _join_above(_join_box(self._branch.node(names), names, prefix), left, right)
 
 
-def _join_above(node: Box, left: _Subtree, right: _Subtree) -> _Subtree:
-    """A box over the middle between two subtrees that stand side by side."""
-    y = node.height + GAP
-    right = right.moved(left.sketch.width + GAP, 0)
-    middle = (left.top[0] + right.top[0]) / 2
-    x = middle - node.width / 2
+def _join_above(join: Box, left: _Subtree, right: _Subtree) -> _Subtree:
+    """Two subtrees side by side, and the box that joins them above the middle."""
+    y = join.height + GAP
+    right = right.move(left.sketch.width + GAP, 0)
+    x = (left.top[0] + right.top[0]) / 2 - join.width / 2
     shift = max(0.0, -x)
-    placed = place_box(node, x + shift, 0)
-    left, right = left.moved(shift, y), right.moved(shift, y)
-    lines = tuple(Line((placed.bottom, each.top), arrow=False) for each in (left, right))
-    return _Subtree(
-        overlay_sketches(Sketch((placed,), lines), left.sketch, right.sketch), placed.top
-    )
+    join = place_box(join, x + shift, 0)
+    left, right = left.move(shift, y), right.move(shift, y)
+    lines = tuple(Line((join.bottom, each.top), arrow=False) for each in (left, right))
+    return _Subtree(overlay_sketches(Sketch((join,), lines), left.sketch, right.sketch), join.top)
 
 
 def _add_frame(inner: _Subtree) -> _Subtree:
-    """The label is at the bottom: lines come from above."""
-    inside = inner.moved(PADDING, PADDING)
-    label = make_box([_KEPT_LABEL])
+    """A frame with its label at the bottom, because lines come from above."""
+    inside = inner.move(PADDING, PADDING)
+    label = make_box(["kept in the state"])
     y = inside.sketch.height + PADDING
     width = max(inside.sketch.width, PADDING + label.width) + PADDING
     frame = replace(make_box([], "frame"), width=width, height=y + label.height + PADDING)
@@ -304,12 +345,68 @@ def _add_frame(inner: _Subtree) -> _Subtree:
     return _Subtree(sketch, inside.top)
 
 
+# ---- a tree NFA --------------------------------------------------------------------------------
+
+_DRAWN_VARIABLES = 4
+_RULE = "next: the variable with the fewest events in its own scope"
+
+
+def _draw_tree(branch: BranchFacts, facts: PlanFacts) -> Sketch:
+    """A tree NFA: every partial match chooses its own next variable.
+
+    The papers draw a state for each order of each set of variables. Here the orders of a set share
+    a state, in a layer for each size. There are still 2^n of them, so for more variables the rule
+    is written instead.
+    """
+    if len(branch.variables) > _DRAWN_VARIABLES:
+        start = "start: each window-long block, with the rarest variable in it"
+        return _draw_variables(branch.variables, facts, [start, _RULE, "all bound"])
+    layers = [_tree_layer(branch, size, facts) for size in range(len(branch.variables) + 1)]
+    width = max(layer[-1].x + layer[-1].width for layer in layers)
+    placed: list[tuple[Box, ...]] = []
+    y = 0.0
+    for layer in layers:
+        placed.append(tuple(place_box(box, box.x, y) for box in center_row(layer, width)))
+        y += max(box.height for box in layer) + 2 * GAP
+    lines = [
+        Line((above.bottom, below.top))
+        for size, layer in enumerate(placed[:-1])
+        for above, before in zip(layer, _variable_sets(branch, size), strict=True)
+        for below, after in zip(placed[size + 1], _variable_sets(branch, size + 1), strict=True)
+        if set(before) < set(after)
+    ]
+    rule = place_box(make_box([_RULE]), 0, y - GAP)
+    return Sketch((*(box for layer in placed for box in layer), rule), tuple(lines))
+
+
+def _variable_sets(branch: BranchFacts, size: int) -> list[tuple[str, ...]]:
+    return list(combinations(branch.variables, size))
+
+
+def _tree_layer(branch: BranchFacts, size: int, facts: PlanFacts) -> tuple[Box, ...]:
+    """The states in which `size` variables are bound."""
+    if size == 0:
+        return (make_box(["start"], "state"),)
+    boxes = []
+    for names in _variable_sets(branch, size):
+        step = branch.node(names)
+        is_single = len(names) == 1
+        boxes.append(
+            _variable_box(names[0], facts, step=step, cells=_NARROW_CELLS)
+            if is_single
+            else _join_box(step, names)
+        )
+    return arrange_row(boxes)
+
+
+# ---- the pattern itself ------------------------------------------------------------------------
+
 _BYPASS_WIDTH = 14
 
 
 @dataclass(frozen=True)
 class _AutomatonPart:
-    """A part of the automaton; it is entered at (`middle`, 0) and left at (`middle`, height)."""
+    """A part of the automaton, entered at (`middle`, 0) and left at (`middle`, height)."""
 
     sketch: Sketch
     middle: float
@@ -318,213 +415,103 @@ class _AutomatonPart:
     def height(self) -> float:
         return self.sketch.height
 
-    def moved(self, x: float, y: float) -> Sketch:
-        return self.sketch.moved(x, y)
+    def move(self, x: float, y: float) -> Sketch:
+        return self.sketch.move(x, y)
 
 
-def draw_runs(facts: PlanFacts) -> Sketch:
-    part = facts.get("parts") or {"kind": "seq", "parts": [_event_part(n) for n in facts["order"]]}
+def _draw_pattern(facts: PlanFacts) -> Sketch:
+    """The automaton of skip till next match, strict and row patterns, from top to bottom.
+
+    No plan orders these: runs take rows as they come. So the structure of the pattern is drawn:
+    alternatives and parts in any order are side by side, lists have a loop, optional parts a
+    bypass. Facts without a structure give the variables in the order of the pattern.
+    """
+    variables = [{"kind": "event", "variable": name} for name in facts["order"]]
+    part = facts.get("parts") or {"kind": "seq", "parts": variables}
     start, end = _box_part(make_box(["start"], "state")), _box_part(make_box(["match"], "final"))
     return _stack_parts([start, _draw_part(part, facts), end]).sketch
 
 
-def _event_part(name: str) -> dict[str, Any]:
-    return {"kind": "event", "variable": name}
-
-
 def _draw_part(part: Mapping[str, Any], facts: PlanFacts) -> _AutomatonPart:
     kind = part["kind"]
-    if kind == "event":
-        return _box_part(VariableBox(part["variable"], "take ").box(facts, NARROW_CELLS))
-    if kind == "not":
-        return _box_part(VariableBox(part["variable"], "NOT ", "not").box(facts, NARROW_CELLS))
-    if kind == "mark":
-        return _box_part(make_box([part["text"]], "state"))
-    pieces = [_draw_part(each, facts) for each in part["parts"]]
+    if kind in {"event", "not", "mark"}:
+        return _box_part(_part_box(part, facts))
+    parts = [_draw_part(each, facts) for each in part["parts"]]
     if kind == "seq":
-        return _stack_parts(pieces)
+        return _stack_parts(parts)
     if kind in {"all", "any"}:
-        return _fork_parts(pieces, "all, in any order" if kind == "all" else "one of")
-    return _loop_part(pieces[0], part) if kind == "repeat" else _skip_part(pieces[0])
+        return _fork_parts(parts, "all, in any order" if kind == "all" else "one of")
+    if kind == "repeat":
+        low, high = part["low"], part["high"]
+        times = f"{low} or more times" if high is None else f"{low} to {high} times"
+        return _add_bypass(parts[0], times, is_loop=True)
+    return _add_bypass(parts[0], "or nothing", is_loop=False)
 
 
-def _box_part(placed: Box) -> _AutomatonPart:
-    return _AutomatonPart(Sketch((placed,)), placed.width / 2)
+def _part_box(part: Mapping[str, Any], facts: PlanFacts) -> Box:
+    """The box of a part that has no parts itself."""
+    if part["kind"] == "mark":
+        return make_box([part["text"]], "state")
+    is_negated = part["kind"] == "not"
+    return _variable_box(
+        part["variable"],
+        facts,
+        prefix="NOT " if is_negated else "take ",
+        style="not" if is_negated else "event",
+        cells=_NARROW_CELLS,
+    )
 
 
-def _stack_parts(pieces: Sequence[_AutomatonPart]) -> _AutomatonPart:
+def _box_part(box: Box) -> _AutomatonPart:
+    return _AutomatonPart(Sketch((box,)), box.width / 2)
+
+
+def _stack_parts(parts: Sequence[_AutomatonPart]) -> _AutomatonPart:
     """One after another, an arrow between two."""
-    middle = max(each.middle for each in pieces)
+    middle = max(part.middle for part in parts)
     sketches, lines, y = [], [], 0.0
-    for place, each in enumerate(pieces):
+    for place, part in enumerate(parts):
         if place:
             lines.append(Line(((middle, y), (middle, y + GAP))))
             y += GAP
-        sketches.append(each.moved(middle - each.middle, y))
-        y += each.height
+        sketches.append(part.move(middle - part.middle, y))
+        y += part.height
     return _AutomatonPart(overlay_sketches(*sketches, Sketch(lines=tuple(lines))), middle)
 
 
-def _fork_parts(pieces: Sequence[_AutomatonPart], says: str) -> _AutomatonPart:
-    """A fork, the pieces side by side, and where they meet again."""
-    fork = make_box([says], "join")
-    inside = sum(each.sketch.width for each in pieces) + GAP * (len(pieces) - 1)
+def _fork_parts(parts: Sequence[_AutomatonPart], label: str) -> _AutomatonPart:
+    """A fork, the parts side by side, and the point at which they meet again."""
+    fork = make_box([label], "join")
+    inside = sum(part.sketch.width for part in parts) + GAP * (len(parts) - 1)
     width = max(inside, fork.width)
     middle, x = width / 2, (width - inside) / 2
-    tallest = max(each.height for each in pieces)
+    tallest = max(part.height for part in parts)
     top, bottom = fork.height + GAP, fork.height + 2 * GAP + tallest
     sketches = [Sketch((place_box(fork, middle - fork.width / 2, 0),))]
     lines = []
-    for each in pieces:
-        sketches.append(each.moved(x, top))
-        entry = x + each.middle
-        leaving = (entry, top + each.height)
+    for part in parts:
+        sketches.append(part.move(x, top))
+        entry = x + part.middle
         lines.append(Line(((middle, fork.height), (entry, top))))
-        lines.append(Line((leaving, (entry, top + tallest), (middle, bottom)), arrow=False))
-        lines.append(
-            Line(
-                ((entry, top + each.height), (entry, top + tallest), (middle, bottom)), arrow=False
-            )
-        )
-        x += each.sketch.width + GAP
+        way = ((entry, top + part.height), (entry, top + tallest), (middle, bottom))
+        lines.append(Line(way, arrow=False))
+        x += part.sketch.width + GAP
     return _AutomatonPart(overlay_sketches(*sketches, Sketch(lines=tuple(lines))), middle)
 
 
-def _loop_part(piece: _AutomatonPart, part: Mapping[str, Any]) -> _AutomatonPart:
-    """Back from the end to the start, on the right, with how often."""
-    low, high = part["low"], part["high"]
-    often = f"{low} or more times" if high is None else f"{low} to {high} times"
-    return _add_bypass(piece, often, is_back=True)
-
-
-def _skip_part(piece: _AutomatonPart) -> _AutomatonPart:
-    return _add_bypass(piece, "or nothing", is_back=False)
-
-
-def _add_bypass(piece: _AutomatonPart, says: str, *, is_back: bool) -> _AutomatonPart:
-    inner = piece.moved(0, GAP)
-    height = piece.height + 2 * GAP
-    right = piece.sketch.width + _BYPASS_WIDTH
-    ends = [(piece.middle, GAP / 2), (piece.middle, height - GAP / 2)]
-    if is_back:
+def _add_bypass(part: _AutomatonPart, label: str, *, is_loop: bool) -> _AutomatonPart:
+    """A dashed line on the right of a part: past it, or with `is_loop` back to its start."""
+    inner = part.move(0, GAP)
+    height = part.height + 2 * GAP
+    right = part.sketch.width + _BYPASS_WIDTH
+    ends = [(part.middle, GAP / 2), (part.middle, height - GAP / 2)]
+    if is_loop:
         ends.reverse()
-    way = Line((ends[0], (right, ends[0][1]), (right, ends[1][1]), ends[1]), dashed=True)
+    bypass = Line((ends[0], (right, ends[0][1]), (right, ends[1][1]), ends[1]), dashed=True)
     through = (
-        Line(((piece.middle, 0), (piece.middle, GAP))),
-        Line(((piece.middle, height - GAP), (piece.middle, height)), arrow=False),
+        Line(((part.middle, 0), (part.middle, GAP))),
+        Line(((part.middle, height - GAP), (part.middle, height)), arrow=False),
     )
-    label = make_box([says])
-    placed = place_box(label, right + 5, (height - label.height) / 2)
-    return _AutomatonPart(overlay_sketches(inner, Sketch((placed,), (way, *through))), piece.middle)
-
-
-# --------------------------------------------------------------------------------------------------
-# A tree NFA: every partial match chooses its own next variable.
-#
-# The papers draw a state for each order of each set of variables. Here the states that bind the
-# same set are one, in a layer for each size, and still there are 2^n of them; so more than
-# `_DRAWN_VARIABLES` are summed up.
-# --------------------------------------------------------------------------------------------------
-
-
-_DRAWN_VARIABLES = 4
-_RULE = "next: the variable with the fewest events in its own scope"
-
-
-def draw_tree(branch: BranchFacts, facts: PlanFacts) -> Sketch:
-    if len(branch.variables) > _DRAWN_VARIABLES:
-        start = "start: each window-long block, with the rarest variable in it"
-        return draw_variables_above(branch.variables, facts, [start, _RULE, "all bound"])
-    layers = [_draw_layer(branch, size, facts) for size in range(len(branch.variables) + 1)]
-    width = max(each[-1].x + each[-1].width for each in layers)
-    placed: list[tuple[Box, ...]] = []
-    y = 0.0
-    for layer in layers:
-        placed.append(tuple(place_box(each, each.x, y) for each in center_row(layer, width)))
-        y += max(each.height for each in layer) + 2 * GAP
-    lines = [
-        Line((above.bottom, below.top))
-        for size, layer in enumerate(placed[:-1])
-        for above, had in zip(layer, _variable_sets(branch, size), strict=True)
-        for below, has in zip(placed[size + 1], _variable_sets(branch, size + 1), strict=True)
-        if set(had) < set(has)
-    ]
-    rule = place_box(make_box([_RULE]), 0, y - GAP)
-    return Sketch((*(each for layer in placed for each in layer), rule), tuple(lines))
-
-
-def _variable_sets(branch: BranchFacts, size: int) -> list[tuple[str, ...]]:
-    return list(combinations(branch.variables, size))
-
-
-def _draw_layer(branch: BranchFacts, size: int, facts: PlanFacts) -> tuple[Box, ...]:
-    """The states that have bound so many variables."""
-    if size == 0:
-        return (make_box(["start"], "state"),)
-    boxes = []
-    for names in _variable_sets(branch, size):
-        node = branch.node(names)
-        single = VariableBox(names[0], node=node).box(facts, NARROW_CELLS)
-        boxes.append(single if len(names) == 1 else join_box(node, names))
-    return arrange_row(boxes)
-
-
-# --------------------------------------------------------------------------------------------------
-# The plan as a picture: one drawing for each branch, one below the other.
-#
-# Only the facts of explain are read, so a plan can be drawn wherever they are: without Spark, from
-# a log. Data first: `plan_sketch` places boxes and lines, `svg` writes them down.
-# --------------------------------------------------------------------------------------------------
-
-
-# An OR of many parts has a branch for each; from here on a branch is one line of text.
-_DRAWN_BRANCHES = 6
-
-
-def draw_plan(facts: PlanFacts) -> Markup:
-    """The plan as SVG."""
-    return render_svg(sketch_plan(facts), f"the plan {plan_title(facts)} of {facts['pattern']}")
-
-
-def sketch_plan(facts: PlanFacts) -> Sketch:
-    if not binds_late(facts):
-        return draw_runs(facts)
-    return stack_sketches(list(_sketch_parts(facts)))
-
-
-def _sketch_parts(facts: PlanFacts) -> Iterator[Sketch]:
-    every = plan_branches(facts)
-    for place, each in enumerate(every[:_DRAWN_BRANCHES]):
-        picture = _sketch_branch(each, facts)
-        heading = f"branch {place + 1} of {len(every)}"
-        yield _add_heading(heading, picture) if len(every) > 1 else picture
-    rest = every[_DRAWN_BRANCHES:]
-    for place, each in enumerate(rest, _DRAWN_BRANCHES + 1):
-        names = " ".join(each.variables)
-        yield Sketch((make_box([f"branch {place}: {clip_text(names)}"], hint=names),))
-    boxes, x = [], 0.0
-    for name in negated_variables(facts):
-        boxes.append(place_box(VariableBox(name, "NOT ", "not").box(facts, NARROW_CELLS), x, 0))
-        x += boxes[-1].width + GAP
-    if cost_unit(facts) and any(each.nodes for each in every):
-        yield Sketch((make_box([f"pairs and matches are for{cost_unit(facts)}"]),))
-    if boxes:
-        yield _add_heading(
-            "tested as soon as the variables around it are bound", Sketch(tuple(boxes))
-        )
-
-
-def _sketch_branch(branch: BranchFacts, facts: PlanFacts) -> Sketch:
-    kind = facts["plan"]
-    if kind == "tree":
-        return draw_tree(branch, facts)
-    if kind == "hybrid":
-        return draw_joins(branch, facts)
-    if branch.shape is None:
-        return draw_undecided(branch, facts)
-    draws_chain = is_chain(branch.shape) and kind != "zstream"
-    return draw_chain(branch, facts) if draws_chain else draw_joins(branch, facts)
-
-
-def _add_heading(heading: str, picture: Sketch) -> Sketch:
-    return stack_sketches([Sketch((make_box([heading]),)), picture], gap=GAP / 3)
+    note = make_box([label])
+    note = place_box(note, right + 5, (height - note.height) / 2)
+    return _AutomatonPart(overlay_sketches(inner, Sketch((note,), (bypass, *through))), part.middle)

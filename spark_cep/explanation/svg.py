@@ -1,8 +1,8 @@
-"""Boxes with text and lines between them, each at its place: a drawing as data.
+"""Drawings as data, boxes with text and lines between them, and how they are written as SVG.
 
-All text stands in boxes, also text without a border, and a box is as large as its text in any
-common monospace font. So whether labels overlap or leave the picture can be read off the data.
-Coordinates are pixels, x to the right, y down; a sketch begins at (0, 0).
+All text is in boxes, some of them without a border, and a box is as large as its text in any
+common monospace font. So the data show whether labels overlap or leave the picture. Coordinates
+are pixels, x to the right, y down; a sketch begins at (0, 0).
 """
 
 from __future__ import annotations
@@ -15,27 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-# --------------------------------------------------------------------------------------------------
-# XML and HTML in which no text can become markup.
-#
-# `element` is the only maker of `Markup`; all other text that it is given is escaped. So what a
-# user called a variable or wrote in a condition shows as text, whatever it is. Elements are
-# closed explicitly, which both XML and HTML read alike.
-# --------------------------------------------------------------------------------------------------
+# ---- markup ------------------------------------------------------------------------------------
 
-
-# What no XML document may hold, escaped or not.
+# Characters that no XML document may contain, escaped or not.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Text that is markup already. Only `make_element` and `join_markup` make it, and they escape
+    all other text, so names and conditions that users write never become markup."""
 
     __slots__ = ()
 
 
 def make_element(tag: str, *content: str, **attributes: object) -> Markup:
-    """One element. Attribute names with a dash are written with an underscore.
+    """One element, closed explicitly, which XML and HTML read alike.
+
+    Underscores in the names of attributes become dashes.
 
     >>> make_element("td", "a < b", make_element("b", "!"), text_align="left")
     '<td text-align="left">a &lt; b<b>!</b></td>'
@@ -56,13 +52,15 @@ def _escape(text: str) -> str:
     return text if isinstance(text, Markup) else html.escape(_ILLEGAL.sub("\ufffd", text))
 
 
+# ---- boxes and lines ---------------------------------------------------------------------------
+
 FONT_SIZE = 12
-# The widest common monospace fonts take 0.602 of their size for a character.
+# In the widest common monospace fonts a character is 0.602 of the font size wide.
 CELL = 0.62 * FONT_SIZE
 LINE_HEIGHT = 16
 PADDING = 7
 GAP = 24
-# Longer texts are clipped; the whole is in the hint and in the tables beside the drawing.
+# Longer texts are clipped; the hint and the tables beside the drawing have them in full.
 NAME_CELLS = 24
 TEXT_CELLS = 44
 
@@ -72,10 +70,10 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """`lines` of text in a `look`; `hint` is the whole text where lines are clipped."""
+    """`lines` of text in a border of a `style`; `hint` is the text in full."""
 
     lines: tuple[str, ...]
-    look: BoxStyle = "note"
+    style: BoxStyle = "note"
     hint: str = ""
     x: float = 0
     y: float = 0
@@ -93,7 +91,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Line:
-    """From the first point to the last, where it has an arrowhead if `arrow`."""
+    """A line through `points`, with an arrowhead at the last one if `arrow`."""
 
     points: tuple[Point, ...]
     arrow: bool = True
@@ -115,7 +113,7 @@ class Sketch:
         ends = [box.y + box.height for box in self.boxes]
         return max([*ends, *(y for line in self.lines for _, y in line.points)], default=0)
 
-    def moved(self, x: float = 0, y: float = 0) -> Sketch:
+    def move(self, x: float = 0, y: float = 0) -> Sketch:
         return Sketch(
             tuple(replace(box, x=box.x + x, y=box.y + y) for box in self.boxes),
             tuple(
@@ -125,43 +123,43 @@ class Sketch:
         )
 
 
-def make_box(lines: Sequence[str], look: BoxStyle = "note", hint: str = "") -> Box:
+def make_box(lines: Sequence[str], style: BoxStyle = "note", hint: str = "") -> Box:
     """A box at (0, 0), large enough for its lines."""
-    inner = 0 if look == "note" else PADDING
+    inner = 0 if style == "note" else PADDING
     width = max((text_width(line) for line in lines), default=0) + 2 * inner
-    return Box(tuple(lines), look, hint, 0, 0, width, len(lines) * LINE_HEIGHT + 2 * inner)
+    return Box(tuple(lines), style, hint, 0, 0, width, len(lines) * LINE_HEIGHT + 2 * inner)
 
 
-def place_box(placed: Box, x: float, y: float) -> Box:
-    return replace(placed, x=x, y=y)
+def place_box(box: Box, x: float, y: float) -> Box:
+    return replace(box, x=x, y=y)
 
 
 def overlay_sketches(*sketches: Sketch) -> Sketch:
-    """Sketches in one, each where it is."""
+    """One sketch of several, none of them moved."""
     boxes = tuple(box for each in sketches for box in each.boxes)
     return Sketch(boxes, tuple(line for each in sketches for line in each.lines))
 
 
 def stack_sketches(sketches: Sequence[Sketch], gap: float = GAP) -> Sketch:
-    """One below the other."""
-    found, y = [], 0.0
+    """Sketches one below the other."""
+    placed, y = [], 0.0
     for each in sketches:
-        found.append(each.moved(y=y))
+        placed.append(each.move(y=y))
         y += each.height + gap
-    return overlay_sketches(*found)
+    return overlay_sketches(*placed)
 
 
 def arrange_row(boxes: Sequence[Box], y: float = 0, gap: float = GAP) -> tuple[Box, ...]:
-    """Side by side."""
-    found, x = [], 0.0
+    """Boxes side by side."""
+    placed, x = [], 0.0
     for each in boxes:
-        found.append(place_box(each, x, y))
+        placed.append(place_box(each, x, y))
         x += each.width + gap
-    return tuple(found)
+    return tuple(placed)
 
 
 def center_row(boxes: Sequence[Box], width: float) -> tuple[Box, ...]:
-    """A row moved to the middle of a width."""
+    """A row of boxes, moved to the middle of a width."""
     right = max((each.x + each.width for each in boxes), default=0)
     return tuple(replace(each, x=each.x + (width - right) / 2) for each in boxes)
 
@@ -171,7 +169,7 @@ def text_width(text: str) -> float:
 
 
 def clip_text(text: str, cells: int = TEXT_CELLS) -> str:
-    """The text in one line of at most so many cells.
+    """The text in one line of at most `cells` characters; wide characters count twice.
 
     >>> clip_text("a.price  <  b.price", 12)
     'a.price < b…'
@@ -179,10 +177,10 @@ def clip_text(text: str, cells: int = TEXT_CELLS) -> str:
     line = " ".join(text.split())
     if sum(map(_cell_count, line)) <= cells:
         return line
-    kept, room = "", cells - 1
+    kept, left = "", cells - 1
     for character in line:
-        room -= _cell_count(character)
-        if room < 0:
+        left -= _cell_count(character)
+        if left < 0:
             break
         kept += character
     return f"{kept}…"
@@ -192,13 +190,7 @@ def _cell_count(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-# --------------------------------------------------------------------------------------------------
-# A sketch as SVG that needs nothing else: no script, no style sheet, no reference, no ids.
-#
-# Text and lines have the colour of the text around the picture and fills are translucent, so it is
-# readable on light and dark pages, and two pictures on one page cannot disturb each other.
-# --------------------------------------------------------------------------------------------------
-
+# ---- SVG ---------------------------------------------------------------------------------------
 
 MARGIN = 8
 _FILLS: dict[BoxStyle, str] = {
@@ -212,14 +204,18 @@ _FILLS: dict[BoxStyle, str] = {
 _DASHED: frozenset[BoxStyle] = frozenset({"buffer", "frame", "not"})
 _ROUND: frozenset[BoxStyle] = frozenset({"state", "final"})
 _HEAD_LENGTH, _HEAD_WIDTH = 8, 3.5
-# Where letters stand in their line.
+# The baseline of the text in its line.
 _BASELINE = 0.74 * LINE_HEIGHT
 
 
 def render_svg(sketch: Sketch, label: str) -> Markup:
-    """The picture; `label` is read out to those who do not see it."""
+    """The picture as SVG, without scripts, style sheets, references and ids.
+
+    Text and lines have the colour of the text around the picture, and fills are translucent, so
+    it is readable on light and dark pages. `label` is what screen readers say.
+    """
     width, height = sketch.width + 2 * MARGIN, sketch.height + 2 * MARGIN
-    inside = sketch.moved(MARGIN, MARGIN)
+    inside = sketch.move(MARGIN, MARGIN)
     return make_element(
         "svg",
         *map(_draw_line, inside.lines),
@@ -239,13 +235,13 @@ def render_svg(sketch: Sketch, label: str) -> Markup:
 
 def _draw_box(box: Box) -> Markup:
     parts = [make_element("title", box.hint)] if box.hint else []
-    if box.look != "note":
+    if box.style != "note":
         parts.append(_draw_outline(box, 0))
-    if box.look == "final":
+    if box.style == "final":
         parts.append(_draw_outline(box, 3))
-    inner = 0 if box.look == "note" else PADDING
+    inner = 0 if box.style == "note" else PADDING
     for place, line in enumerate(box.lines):
-        is_name = place == 0 and box.look in {"event", "join", "buffer", "not"}
+        is_name = place == 0 and box.style in {"event", "join", "buffer", "not"}
         parts.append(
             make_element(
                 "text",
@@ -259,19 +255,19 @@ def _draw_box(box: Box) -> Markup:
 
 
 def _draw_outline(box: Box, inset: float) -> Markup:
-    fill = _FILLS.get(box.look)
+    fill = _FILLS.get(box.style)
     return make_element(
         "rect",
         x=_format_number(box.x + inset),
         y=_format_number(box.y + inset),
         width=_format_number(box.width - 2 * inset),
         height=_format_number(box.height - 2 * inset),
-        rx=_format_number((box.height - 2 * inset) / 2 if box.look in _ROUND else 5),
+        rx=_format_number((box.height - 2 * inset) / 2 if box.style in _ROUND else 5),
         stroke="currentColor",
         stroke_opacity=0.55,
         fill=fill if fill and not inset else "none",
         fill_opacity=0.18,
-        **({"stroke_dasharray": "5 3"} if box.look in _DASHED else {}),
+        **({"stroke_dasharray": "5 3"} if box.style in _DASHED else {}),
     )
 
 
