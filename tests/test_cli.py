@@ -53,7 +53,7 @@ def test_an_error_of_the_library_ends_with_1_and_its_hint(
     problem: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fail_with(problem, monkeypatch)
-    assert command.main(["demo"]) == command.REFUSED
+    assert command.main(["demo"]) == command.FAILED
     assert "hint:" in capsys.readouterr().err
 
 
@@ -83,7 +83,7 @@ def test_a_statement_and_its_tables_are_handed_on(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_format_that_is_not_known_is_refused_before_spark_starts() -> None:
-    assert command.main(["run", "--sql", "SELECT 1", "--table", "t=ticks.xls"]) == command.REFUSED
+    assert command.main(["run", "--sql", "SELECT 1", "--table", "t=ticks.xls"]) == command.FAILED
 
 
 def test_a_statement_may_be_in_a_file(tmp_path: Path) -> None:

@@ -107,12 +107,12 @@ def test_measured_stands_beside_estimated() -> None:
         "  windows of keys                             -           10",
         "  pairs                                   1.2e6          600  0.0005x",
         "  partial matches                           300           60  0.2x",
-        "  most of them at once in a window            -            7",
+        "  most partial matches at one time            -            7",
         "  matches                                   300            5  0.017x",
         "Candidates",
         "  a                                         600          100  0.17x",
         "  b                                       1,200           30  0.025x",
-        "Share that a condition keeps",
+        "Selectivity of a condition",
         "  a.price < c.price                           -         0.25",
         "Pairs of a join",
         "  a b                                     2,000          400  0.2x",
@@ -141,7 +141,7 @@ def test_estimates_for_a_million_rows_are_scaled_by_the_candidates_there_were() 
     assert (candidates["b"].estimated, candidates["b"].measured) == (600, 400)
     assert shares["a.price < b.price"].estimated == 0.25
     lines = list(comparison_lines(Analysis(plan, {**counts, "complete": True}, 1.0)))
-    assert "  estimates those for a million rows times 0.5, by the candidates there were" in lines
+    assert "  estimates for a million rows, times 0.5 to agree in the number of candidates" in lines
 
 
 def test_estimates_that_cannot_be_scaled_are_not_compared() -> None:
@@ -165,13 +165,13 @@ def test_steps_of_no_plan_are_named_and_the_costly_ones_shown() -> None:
 def test_an_estimated_selectivity_stands_beside_the_measured_one() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"))
     found = {table.title: table.rows for table in build_tables(plan, merge_counts([BUCKET]))}
-    (row,) = found["Share that a condition keeps"]
+    (row,) = found["Selectivity of a condition"]
     assert (row.label, row.estimated, row.measured) == ("a.price < b.price", 0.25, 0.25)
 
 
 def test_a_condition_that_was_never_tested_has_no_share() -> None:
     found = {table.title: table.rows for table in build_tables(PLAN, merge_counts([]))}
-    assert [row.measured for row in found["Share that a condition keeps"]] == [None]
+    assert [row.measured for row in found["Selectivity of a condition"]] == [None]
     assert found["Candidates"] == ()
 
 
@@ -194,26 +194,26 @@ def test_swaps_that_differ_in_figures_only_are_one_line() -> None:
         "Plan swaps: 2",
         "  c→b→a to b→c→a, 2 times, first at 9",
         f"    {why.format('6.8e-06', '1')}",
-        "  cost(...) is the time that the best such plan takes for a window, in seconds",
-        "  rate(x) is how many candidates of x there are in a window",
-        "  sel(...) is the share that a condition keeps",
+        "  cost(...) is the estimated time of the best such plan for a window, in seconds",
+        "  rate(x) is the number of candidates of x in a window",
+        "  sel(...) is the selectivity of a condition",
     ]
 
 
 def test_rows_of_slices_are_said_to_count_twice() -> None:
     plan = facts("lazy-chain", ["a", "b"], chain("b", "a"), slices="16 windows long: hot")
     work = build_tables(plan, merge_counts([BUCKET]))[0]
-    assert work.rows[0].label == "rows, those in two slices twice"
+    assert work.rows[0].label == "rows, counted once for each slice"
 
 
 def test_a_query_that_no_row_reached_took_no_time_in_the_engine() -> None:
-    assert "  engine    no row reached it" in list(comparison_lines(analysis({"rows": 0})))
+    assert "  engine    no rows reached it" in list(comparison_lines(analysis({"rows": 0})))
 
 
 def test_no_more_than_ten_ways_to_swap_are_written_out() -> None:
     many = [{**SWAP, "because": f"reason {letter}"} for letter in "abcdefghijklm"]
     lines = list(comparison_lines(analysis({"swaps": many})))
-    assert lines[-1] == "  and 3 other ways"
+    assert lines[-1] == "  and 3 other changes"
 
 
 def test_branches_have_joins_of_their_own() -> None:
@@ -229,7 +229,7 @@ def test_branches_have_joins_of_their_own() -> None:
 
 def test_partial_counts_say_so() -> None:
     lines = list(comparison_lines(analysis(BUCKET, complete=False)))
-    assert "not all of the answer was read" in lines[3]
+    assert "the answer was read only in part" in lines[3]
 
 
 def test_an_estimate_of_which_a_part_is_unknown_is_unknown() -> None:

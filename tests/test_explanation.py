@@ -112,7 +112,7 @@ def test_a_page_has_the_picture_and_every_fact_of_the_text() -> None:
     for text in (
         "lazy-chain c→b→a (chosen)", "eager a→b→c", "4.1e7", "34x", "needs a scope",
         "a.price < b.price", "0.25", "r(a) < r(c)", "between advances, by invariants",
-        "rows that no variable accepts", "4 buckets: two a core", "cheapest",
+        "rows that no variable accepts", "4: two a core", "cheapest",
     ):  # fmt: skip
         assert text in words, text
 
@@ -172,19 +172,18 @@ def test_the_structure_of_a_pattern_is_plain_data() -> None:
 
 # ---- streams -----------------------------------------------------------------------------------
 
-AT_ONCE = "at once, whatever the order in which rows come"
+AT_ONCE = "at once, in whatever order rows arrive"
 BEHIND_LAST = "when the watermark has passed its last row"
 WINDOW_BEHIND_LAST = "when the watermark is 10 minutes past its last row"
 WINDOW_BEHIND_FIRST = "when the watermark is 10 minutes past its first row"
 RUN_ENDED = (
-    "when no run from its first row can go on, "
+    "when no run from its first row can be extended, "
     "at the latest when the watermark is 10 minutes past it"
 )
 ONE_WINDOW = "rows until the watermark is 10 minutes past them"
 TWO_WINDOWS = "rows until the watermark is twice 10 minutes past them"
 FROM_START = (
-    "rows from a key's first start on that is not decided, none that the watermark is "
-    "10 minutes past"
+    "rows of a key from its first undecided start on, until the watermark is 10 minutes past them"
 )
 
 
@@ -231,8 +230,8 @@ def test_without_a_window_a_stream_says_what_bounds_its_state() -> None:
         "state": "all rows; at most 5,000 of a key",
     }
     assert stream_of(seq("a", "b").strategy("strict"), rows=5000) == {
-        "given": "when no run from its first row can go on",
-        "state": "rows from a key's first start on that is not decided; at most 5,000 of a key",
+        "given": "when no run from its first row can be extended",
+        "state": "rows of a key from its first undecided start on; at most 5,000 of a key",
     }
 
 
@@ -241,7 +240,7 @@ def test_a_stream_of_rows_keeps_what_is_not_decided() -> None:
     assert found.facts["stream"] == {
         "given": "when no later row can change it, "
         "at the latest when the watermark is 10 minutes past its first row",
-        "state": "rows of searches that are not decided",
+        "state": "rows of undecided searches",
     }
 
 
@@ -251,18 +250,16 @@ def test_a_stream_of_rows_says_what_it_keeps_of_every_key_for_ever() -> None:
     both = rows.concat(rows.v(0), rows.v(1))
     for defines, says in ((rises, "last row"), (before, "last 3 rows")):
         state = add_stream_facts(plan(), rows.program(both, defines)).facts["stream"]["state"]
-        assert state == (
-            f"rows of searches that are not decided, and for ever the {says} of every key"
-        )
+        assert state == (f"rows of undecided searches, and the {says} of every key for ever")
 
 
 def test_text_and_page_say_when_a_match_of_a_stream_is_given() -> None:
     found = plan(stream={"given": BEHIND_LAST, "state": ONE_WINDOW})
-    assert f"  given     {BEHIND_LAST}\n  state     {ONE_WINDOW}\nAfter" in str(found)
+    assert f"  emits     a match {BEHIND_LAST}\n  state     {ONE_WINDOW}\nAfter" in str(found)
     words = "".join(parsed(found.to_html()).itertext())
     assert BEHIND_LAST in words
     assert ONE_WINDOW in words
-    assert "  given " not in str(plan())
+    assert "  emits " not in str(plan())
 
 
 def test_a_stream_is_not_run_to_be_measured() -> None:

@@ -1,8 +1,8 @@
 """The command line: `spark-cep`.
 
 Answers go to standard output and progress to standard error, so that `spark-cep demo --json | jq`
-works. Exit codes: 0 done, 1 the library refused or a limit ended the query, 2 wrong arguments,
-3 Spark could not start (most often: no Java).
+works. Exit codes: 0 done, 1 an error of the library, 2 wrong arguments, 3 Spark could not start
+(usually because there is no Java).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from spark_cep.cli import demo, statements
 from spark_cep.errors import CepError, error_of
 from spark_cep.spark.session import SparkStartError
 
-DONE, REFUSED, WRONG_ARGUMENTS, NO_SPARK = 0, 1, 2, 3
+DONE, FAILED, WRONG_ARGUMENTS, NO_SPARK = 0, 1, 2, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    if given.command is None:
+    options = parser.parse_args(arguments)
+    if options.command is None:
         parser.print_help()
         return DONE
     try:
-        _run_command(given)
+        _run_command(options)
     except SparkStartError as problem:
         print(f"spark-cep: {problem}", file=sys.stderr)
         return NO_SPARK
@@ -37,33 +37,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _run_command(given: argparse.Namespace) -> None:
-    if given.command == "demo":
-        demo.run_demo(rows=given.rows, as_json=given.json)
+def _run_command(options: argparse.Namespace) -> None:
+    if options.command == "demo":
+        demo.run_demo(rows=options.rows, as_json=options.json)
         return
-    tables = dict(given.table)
-    if given.command == "run":
-        statements.run_statement(statements.StatementTask(given.sql, tables, given.out, given.json))
+    tables, as_json = dict(options.table), options.json
+    if options.command == "run":
+        task = statements.StatementTask(options.sql, tables, options.out, as_json)
+        statements.run_statement(task)
     else:
-        statements.explain_statement(
-            statements.StatementTask(given.sql, tables, as_json=given.json)
-        )
+        statements.explain_statement(statements.StatementTask(options.sql, tables, None, as_json))
 
 
 def _report_problem(problem: Exception) -> int:
-    ours: CepError | None = error_of(problem)
-    if ours is None:
+    error: CepError | None = error_of(problem)
+    if error is None:
         raise problem
-    print(f"spark-cep: {ours}", file=sys.stderr)
-    return REFUSED
+    print(f"spark-cep: {error}", file=sys.stderr)
+    return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spark-cep",
-        description="Patterns over time in Spark DataFrames.",
-        epilog="exit codes: 0 done, 1 refused or a limit reached, 2 wrong arguments, "
-        "3 Spark could not start",
+        description="Event patterns and MATCH_RECOGNIZE for Spark DataFrames.",
+        epilog="exit codes: 0 done, 1 an error in the statement or a limit reached, "
+        "2 wrong arguments, 3 Spark could not start",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -103,7 +102,7 @@ def _statement_command(commands: Any, name: str, what: str, as_json: str) -> Any
     command = commands.add_parser(
         name,
         help=what,
-        description=f"{what[0].upper()}{what[1:]}. All of Spark SQL may stand in it.",
+        description=f"{what[0].upper()}{what[1:]}. The statement may use all of Spark SQL.",
         epilog=f"example: spark-cep {name} --sql dips.sql --table ticks=ticks.parquet",
     )
     command.add_argument(

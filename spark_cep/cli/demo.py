@@ -1,9 +1,8 @@
-"""The demo: card fraud in generated payments, from data to plan to matches in seconds, and the same
-pattern in the other two languages: as the papers print it, and in SQL.
+"""`spark-cep demo`: card fraud in generated payments, with the plan and the matches in seconds.
 
-Every row comes from its number by arithmetic and hashing in Spark, so the same number of rows
-is the same data everywhere. Each `CARDS_FOR_ONE_FRAUD`-th card is stolen once, among its honest
-payments.
+The pattern is written in Python, in the papers' language and in SQL. Every row is computed from its
+number by arithmetic and hashing in Spark, so the same number of rows is the same data everywhere.
+Each `CARDS_FOR_ONE_FRAUD`-th card is stolen once, among its honest payments.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ SQL = """
 
 @dataclass(frozen=True)
 class FraudReport:
-    """`same`: by language, how many matches the same pattern has there."""
+    """What the demo prints. `same`: the number of matches of the pattern in each other language."""
 
     matches: DataFrame
     rows: list[dict[str, object]]
@@ -67,7 +66,7 @@ class FraudReport:
 
 
 def run_demo(*, rows: int, as_json: bool) -> None:
-    """Runs the demo and prints it: text for people, or one JSON object."""
+    """Runs the demo and prints the result: text for people, or one JSON object."""
     _print_progress("starting Spark")
     spark = start_local_session("spark-cep demo")
     try:
@@ -77,7 +76,7 @@ def run_demo(*, rows: int, as_json: bool) -> None:
         matches = find_fraud(payments)
         found = [row.asDict() for row in matches.orderBy("start", "card").collect()]
         seconds = time.perf_counter() - started
-        _print_progress("the same as SASE text and as SQL")
+        _print_progress("matching the same pattern as SASE text and as SQL")
         same = {
             "SASE": find_fraud_in_sase(payments).count(),
             "SQL": find_fraud_in_sql(payments).count(),
@@ -90,7 +89,7 @@ def run_demo(*, rows: int, as_json: bool) -> None:
 
 
 def find_fraud(payments: DataFrame) -> DataFrame:
-    """Two refused codes, a right one, a small payment and a large one, within five minutes."""
+    """Two refused codes, a confirmed one, a small payment and a large one, within five minutes."""
     return cep.match_pattern(
         payments,
         FRAUD,
@@ -106,19 +105,18 @@ def find_fraud(payments: DataFrame) -> DataFrame:
 
 
 def find_fraud_in_sase(payments: DataFrame) -> DataFrame:
-    """The same matches, from the text of a paper."""
+    """The same matches, by the pattern as SASE text."""
     fraud = cep.sase(SASE, type_column="kind")
     return cep.match_pattern(payments, fraud, partition_by="card", order_by="at")
 
 
 def find_fraud_in_sql(payments: DataFrame) -> DataFrame:
-    """The same matches, in SQL."""
-    found: DataFrame = cep.sql(payments.sparkSession, SQL, payments=payments)
-    return found
+    """The same matches, by the pattern in SQL."""
+    return cep.sql(payments.sparkSession, SQL, payments=payments)
 
 
 def generate(spark: SparkSession, rows: int) -> DataFrame:
-    """`rows` payments of a day: honest ones, and five rows for each stolen card."""
+    """`rows` payments in a day: honest ones, and five rows for each stolen card."""
     cards = max(1, rows // ROWS_OF_A_CARD)
     frauds = stolen_cards(rows)
     honest = spark.range(rows - 5 * frauds).selectExpr(
@@ -150,7 +148,7 @@ def generate(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def stolen_cards(rows: int) -> int:
-    """How many frauds `generate` puts into so many rows."""
+    """The number of frauds that `generate` puts into `rows` rows."""
     return 1 + (max(1, rows // ROWS_OF_A_CARD) - 1) // CARDS_FOR_ONE_FRAUD
 
 

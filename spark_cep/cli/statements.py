@@ -1,7 +1,7 @@
-"""`spark-cep run` and `spark-cep explain`: a statement over files, its answer or its plan.
+"""`spark-cep run` and `spark-cep explain`: the answer or the plan of a statement over files.
 
-A table is a file or a folder; how it is read is said by the ending of its name, and a folder
-without one is Parquet, as Spark writes it.
+A table is a file or a folder. The ending of its name decides how it is read; a folder without an
+ending is Parquet.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from spark_cep.errors import PatternError
 from spark_cep.spark.session import start_local_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -57,20 +59,20 @@ def format_of(path: str) -> str:
     ending = Path(path).suffix.lower()
     if ending not in _FORMATS:
         raise PatternError(
-            f"{path}: files that end in {ending} are not read or written here",
-            hint=f"the endings are {', '.join(each for each in _FORMATS if each)}",
+            f"{path}: the ending {ending} is not supported",
+            hint=f"supported endings are {', '.join(each for each in _FORMATS if each)}",
         )
     return _FORMATS[ending]
 
 
 def statement_of(text: str) -> str:
-    """The statement: the content of a file if there is one of this name."""
+    """The statement: the content of the file of this name, if there is one."""
     is_path = "\n" not in text and " " not in text.strip()
     return Path(text).read_text() if is_path and Path(text).is_file() else text
 
 
-def _with_answer(task: StatementTask, show: object) -> None:
-    assert callable(show)
+def _with_answer(task: StatementTask, show: Callable[[DataFrame, StatementTask], None]) -> None:
+    """Starts Spark, makes the tables, and shows the answer."""
     statement = statement_of(task.sql)
     formats = {name: format_of(path) for name, path in task.tables.items()}
     if task.out is not None:

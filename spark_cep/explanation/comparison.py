@@ -1,7 +1,7 @@
-"""What was measured beside what was estimated, as tables and as text.
+"""Measured beside estimated numbers, as tables and as text: what `explain(mode="analyze")` prints.
 
-Data first: `tables` are numbers with labels, `comparison` aligns them. A number that nobody
-estimated stands alone; one that was estimated stands beside the factor by which it was missed.
+`build_tables` makes tables of labelled numbers, `comparison_lines` aligns them as text. Where both
+numbers are known, the measured one over the estimated one follows.
 """
 
 from __future__ import annotations
@@ -31,29 +31,44 @@ if TYPE_CHECKING:
 
 
 _LABEL_CELLS = 60
-# A tree NFA has up to 2^n joins.
+# Joins shown without an estimate: a tree NFA has up to 2^n of them.
 _SHOWN_JOINS = 12
-# What a row pattern's matcher counts.
+# What the matcher of row patterns counts, and how it is labelled.
 _ROW_COUNTS = (
     ("rows", "rows"),
     ("partitions", "partitions"),
     ("matches", "matches"),
-    ("empty_matches", "empty ones among them"),
-    ("unmatched_rows", "unmatched rows shown"),
+    ("empty_matches", "empty matches"),
+    ("unmatched_rows", "unmatched rows in the answer"),
     ("steps", "steps of the matcher"),
-    ("memo_hits", "ways not gone again"),
+    ("memo_hits", "paths skipped because they had failed"),
     ("asked", "conditions tested one by one in Python"),
 )
-# A bucket swaps plans for itself; many buckets swap the same way.
+# Different swaps shown; each bucket swaps plans by itself, and many swap the same way.
 _SHOWN_SWAPS = 10
-# What reasons of swaps do not say of themselves.
+# Explanations of the terms in the reasons of swaps.
 _TERMS = {
-    "cost(": "  cost(...) is the time that the best such plan takes for a window, in seconds",
-    "rate(": "  rate(x) is how many candidates of x there are in a window",
-    "sel(": "  sel(...) is the share that a condition keeps",
+    "cost(": "  cost(...) is the estimated time of the best such plan for a window, in seconds",
+    "rate(": "  rate(x) is the number of candidates of x in a window",
+    "sel(": "  sel(...) is the selectivity of a condition",
 }
-# In the reason of a swap; buckets that swap alike have each their own.
+# Numbers in the reason of a swap, which differ between buckets that swap alike.
 _FIGURES = re.compile(r"(?<=[ =])\d[\d.]*(?:e[+-]?\d+)?\b")
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What was measured for one pattern.
+
+    `counts` say in `complete` whether the whole answer was read. `seconds` is how long the query
+    ran; None: it had run before. `recall` has the number of matches in a sample, and how many of
+    them shedding leaves.
+    """
+
+    facts: PlanFacts
+    counts: CountMap
+    seconds: float | None
+    recall: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,62 +87,67 @@ class ComparisonTable:
 
 
 def build_tables(facts: PlanFacts, counts: CountMap) -> tuple[ComparisonTable, ...]:
-    """Estimated and measured: the work, the candidates, the selectivities, the joins. Nothing is
-    estimated of a row pattern."""
+    """The work, the candidates, the selectivities and the joins. For a row pattern only the work,
+    without estimates."""
     if facts.get("kind") == "row pattern":
         return (
             ComparisonTable(
                 "Work",
-                tuple(ComparisonRow(says, None, counts.get(name, 0)) for name, says in _ROW_COUNTS),
+                tuple(
+                    ComparisonRow(label, None, counts.get(name, 0)) for name, label in _ROW_COUNTS
+                ),
             ),
         )
-    every = _join_rows(facts, counts)
+    joins = _join_rows(facts, counts)
     return (
         ComparisonTable("Work", tuple(_work_rows(facts, counts))),
         ComparisonTable("Candidates", tuple(_candidate_rows(facts, counts))),
-        ComparisonTable("Share that a condition keeps", tuple(_selectivity_rows(facts, counts))),
-        ComparisonTable("Pairs of a join", tuple(pairs for pairs, _ in every)),
-        ComparisonTable("Partial matches of a join", tuple(partials for _, partials in every)),
+        ComparisonTable("Selectivity of a condition", tuple(_selectivity_rows(facts, counts))),
+        ComparisonTable("Pairs of a join", tuple(pairs for pairs, _ in joins)),
+        ComparisonTable("Partial matches of a join", tuple(partials for _, partials in joins)),
     )
 
 
 def estimate_scale(facts: PlanFacts, counts: CountMap) -> float | None:
-    """What estimates are multiplied by to be of this input; None: that cannot be told.
+    """The factor that makes estimates comparable to the counts; None if it is unknown.
 
-    They may be for a window or a million rows. How many of these there were is what makes the
-    candidates come out right, all variables together.
+    Estimates may be for a window or a million rows. The factor is the number of these at which
+    the estimated candidates of all variables together are the measured ones.
     """
     if not cost_unit(facts):
         return 1.0
     windows = _window_count(facts)
     numbers = _variable_numbers(facts)
     given = {name: rate for name, rate in candidate_rates(facts).items() if name in numbers}
-    found = sum(counts["candidates"].get(numbers[name], 0) for name in given)
-    return None if windows is None else _share(found, windows * sum(given.values()))
+    measured = sum(counts["candidates"].get(numbers[name], 0) for name in given)
+    return None if windows is None else _share(measured, windows * sum(given.values()))
 
 
 def _work_rows(facts: PlanFacts, counts: CountMap) -> Iterator[ComparisonRow]:
-    by = estimate_scale(facts, counts)
+    scale = estimate_scale(facts, counts)
     steps = [node for branch in plan_branches(facts) for node in branch.nodes]
     partial = [node.partials for node in steps if not node.is_last]
     whole = [node.partials for node in steps if node.is_last]
     is_sliced = not str(facts["slices"]).startswith("none")
     yield ComparisonRow(
-        "rows, those in two slices twice" if is_sliced else "rows", None, counts["rows"]
+        "rows, counted once for each slice" if is_sliced else "rows", None, counts["rows"]
     )
     yield ComparisonRow("windows of keys", None, counts["stretches"])
-    yield ComparisonRow("pairs", _product(facts.get("cost"), by), counts["pairs"])
-    yield ComparisonRow("partial matches", _product(_sum(partial), by), counts["partial_matches"])
-    yield ComparisonRow("most of them at once in a window", None, counts["peak_partial_matches"])
-    yield ComparisonRow("matches", _product(_sum(whole), by), counts["matches"])
+    yield ComparisonRow("pairs", _product(facts.get("cost"), scale), counts["pairs"])
+    yield ComparisonRow(
+        "partial matches", _product(_sum(partial), scale), counts["partial_matches"]
+    )
+    yield ComparisonRow("most partial matches at one time", None, counts["peak_partial_matches"])
+    yield ComparisonRow("matches", _product(_sum(whole), scale), counts["matches"])
 
 
 def _candidate_rows(facts: PlanFacts, counts: CountMap) -> Iterator[ComparisonRow]:
-    by = _product(_window_count(facts), estimate_scale(facts, counts))
+    windows = _product(_window_count(facts), estimate_scale(facts, counts))
     for name, number in _variable_numbers(facts).items():
-        found = counts["candidates"].get(number)
-        if found is not None:
-            yield ComparisonRow(name, _product(candidate_rates(facts).get(name), by), found)
+        measured = counts["candidates"].get(number)
+        if measured is not None:
+            estimated = _product(candidate_rates(facts).get(name), windows)
+            yield ComparisonRow(name, estimated, measured)
 
 
 def _selectivity_rows(facts: PlanFacts, counts: CountMap) -> Iterator[ComparisonRow]:
@@ -138,38 +158,38 @@ def _selectivity_rows(facts: PlanFacts, counts: CountMap) -> Iterator[Comparison
 
 
 def _join_rows(facts: PlanFacts, counts: CountMap) -> list[tuple[ComparisonRow, ComparisonRow]]:
-    """Pairs and partial matches of each: those of the plan in its order, then those of plans that
-    were swapped in or that partial matches chose, most pairs first."""
-    by = estimate_scale(facts, counts)
-    found: dict[str, Sequence[int]] = dict(counts["nodes"])
+    """Pairs and partial matches of each join: those of the plan in its order, then those of plans
+    that replaced it or that partial matches chose, most pairs first."""
+    scale = estimate_scale(facts, counts)
+    measured: dict[str, Sequence[int]] = dict(counts["nodes"])
     rows = []
-    every = plan_branches(facts)
-    for number, branch in enumerate(every):
+    branches = plan_branches(facts)
+    for number, branch in enumerate(branches):
         for node in (each for each in branch.nodes if not each.starts):
-            pairs, partials = found.pop(node.key, (None, None))
-            label = _join_label(number, node.bound, len(every))
-            estimated = _product(node.pairs, by), _product(node.partials, by)
+            pairs, partials = measured.pop(node.key, (None, None))
+            label = _join_label(number, node.bound, len(branches))
+            estimated = _product(node.pairs, scale), _product(node.partials, scale)
             rows.append(
                 (
                     ComparisonRow(label, estimated[0], pairs),
                     ComparisonRow(label, estimated[1], partials),
                 )
             )
-    others = sorted(found.items(), key=lambda each: -each[1][0])
+    others = sorted(measured.items(), key=lambda each: -each[1][0])
     for key, (pairs, partials) in others[:_SHOWN_JOINS]:
         number = int(key.partition(":")[0])
-        names = every[number].called(key) if number < len(every) else ()
-        label = _join_label(number, names or (key,), len(every))
+        names = branches[number].names_of(key) if number < len(branches) else ()
+        label = _join_label(number, names or (key,), len(branches))
         rows.append((ComparisonRow(label, None, pairs), ComparisonRow(label, None, partials)))
     return rows
 
 
-def _join_label(branch: int, names: Sequence[str], branches_: int) -> str:
-    return f"{f'branch {branch + 1}: ' if branches_ > 1 else ''}{' '.join(names)}"
+def _join_label(branch: int, names: Sequence[str], branch_count: int) -> str:
+    return f"{f'branch {branch + 1}: ' if branch_count > 1 else ''}{' '.join(names)}"
 
 
 def _variable_numbers(facts: PlanFacts) -> dict[str, str]:
-    """A variable's number, as counts know it, is its place among the candidates."""
+    """The number that each variable has in counts: its place among the candidates."""
     return {name: str(number) for number, name in enumerate(facts["before"]["candidates"])}
 
 
@@ -178,8 +198,8 @@ def _window_count(facts: PlanFacts) -> float | None:
     return windows
 
 
-def _product(value: float | None, by: float | None) -> float | None:
-    return None if value is None or by is None else value * by
+def _product(value: float | None, factor: float | None) -> float | None:
+    return None if value is None or factor is None else value * factor
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -187,7 +207,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """Nothing is known of a sum of which something is not known."""
+    """The sum; None if a value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 
@@ -196,42 +216,42 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def comparison_lines(analysis: Analysis) -> Iterator[str]:
-    """Everything as lines of text."""
+    """The whole comparison as lines of text."""
     facts, counts = analysis.facts, analysis.counts
     yield f"Match #{facts['number']}: {facts['pattern']}"
     yield format_line("plan", plan_title(facts))
     yield format_line("ran", _run_text(analysis))
     if not counts["complete"]:
-        yield format_line("", "not all of the answer was read: these are counts of a part of it")
+        yield format_line("", "the answer was read only in part: the counts are of that part")
     yield format_line("engine", _engine_text(counts))
-    by = estimate_scale(facts, counts)
-    if cost_unit(facts) and by is not None:
-        factor = numbers.format_amount(by)
-        times = f"those for{cost_unit(facts)} times {factor}, by the candidates there were"
-        yield format_line("estimates", times)
+    scale = estimate_scale(facts, counts)
+    if cost_unit(facts) and scale is not None:
+        factor = numbers.format_amount(scale)
+        scaled = f"for{cost_unit(facts)}, times {factor} to agree in the number of candidates"
+        yield format_line("estimates", scaled)
     yield from _align_tables([table for table in build_tables(facts, counts) if table.rows])
     yield from _swap_lines(counts)
     if counts.get("remotes"):
         yield "Remote data"
-        yield from (format_line(name, said) for name, said in remote_count_rows(counts["remotes"]))
+        yield from (format_line(*row) for row in remote_count_rows(counts["remotes"]))
     if facts.get("shedding"):
         yield "Shedding"
         shed = measured_shedding_rows(facts["shedding"], counts.get("shed", {}), analysis.recall)
-        yield from (format_line(name, said) for name, said in shed)
+        yield from (format_line(*row) for row in shed)
 
 
 def _run_text(analysis: Analysis) -> str:
     count = analysis.facts["buckets"]["count"]
     where = f"{count} bucket{'s' * (count != 1)}"
     if analysis.seconds is None:
-        return f"before, over {where}; what follows was counted then"
+        return f"earlier, over {where}; the counts are those of that run"
     return f"in {numbers.format_duration(analysis.seconds * 1e6)} over {where}"
 
 
 def _engine_text(counts: CountMap) -> str:
     planning, matching = counts["planning_us"], counts["matching_us"]
     if not counts["rows"]:
-        return "no row reached it"
+        return "no rows reached it"
     if not planning + matching:
         return "its time was not measured"
     share = 100 * planning / (planning + matching)
@@ -243,12 +263,12 @@ def _engine_text(counts: CountMap) -> str:
     )
 
 
-def _align_tables(found: Sequence[ComparisonTable]) -> Iterator[str]:
-    """All tables with one width of labels, so that numbers stand in columns."""
-    rows = [row for table in found for row in table.rows]
+def _align_tables(tables: Sequence[ComparisonTable]) -> Iterator[str]:
+    """All tables with one width of labels, so that the numbers are aligned."""
+    rows = [row for table in tables for row in table.rows]
     width = max([len(clip_text(row.label, _LABEL_CELLS)) for row in rows], default=0)
-    width = max([width, *(len(table.title) - 2 for table in found)])
-    for place, table in enumerate(found):
+    width = max([width, *(len(table.title) - 2 for table in tables)])
+    for place, table in enumerate(tables):
         heads = f"{'estimated':>12} {'measured':>12}" if place == 0 else ""
         yield f"{table.title:<{width + 2}} {heads}".rstrip()
         for row in table.rows:
@@ -269,30 +289,20 @@ def _swap_lines(counts: CountMap) -> Iterator[str]:
         return
     yield f"Plan swaps: {len(swaps):,}"
     first: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-    often: Counter[tuple[str, str, str]] = Counter()
+    times: Counter[tuple[str, str, str]] = Counter()
     for each in swaps:
         kind = (each["from"], each["to"], _FIGURES.sub("", each["because"]))
         first.setdefault(kind, each)
-        often[kind] += 1
-    for (old, new, why), count in often.most_common(_SHOWN_SWAPS):
+        times[kind] += 1
+    for (old, new, why), count in times.most_common(_SHOWN_SWAPS):
         swap = first[old, new, why]
         since = swap["event_time"]
         when = f"at {since}" if count == 1 else f"{count:,} times, first at {since}"
         yield f"  {old} to {new}, {when}"
         yield f"    {swap['because']}"
-    rest = len(often) - _SHOWN_SWAPS
+    rest = len(times) - _SHOWN_SWAPS
     if rest > 0:
-        yield f"  and {rest:,} other ways"
-    yield from (said for term, said in _TERMS.items() if any(term in why for *_, why in often))
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """`counts` of a whole answer unless they say that they are not `complete`. `seconds`: how long
-    the query ran; None: it had run before. `recall`: of a sample's matches, all of them and those
-    that shedding leaves."""
-
-    facts: PlanFacts
-    counts: CountMap
-    seconds: float | None
-    recall: tuple[int, int] | None = None
+        yield f"  and {rest:,} other changes"
+    yield from (
+        meaning for term, meaning in _TERMS.items() if any(term in why for *_, why in times)
+    )

@@ -1,8 +1,8 @@
-"""The counts of one answer, put together from those of its buckets.
+"""Merges the counts of buckets into those of an answer.
 
-A bucket's counts are the JSON text that `udfs/output.py` describes. Merged counts are of the same
-shape, so they merge again, in any order: numbers and pairs of numbers are added up, peaks are the
-largest, swaps stand one after another in the order of their event times.
+The counts of a bucket are the JSON text that `udfs/output.py` describes. Merged counts have the
+same shape and can be merged again in any order: numbers and pairs of numbers are added up, of
+peaks the largest is taken, and swaps are sorted by event time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ def parse_counts(text: str) -> CountMap:
 
 
 def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
-    """One for many, with every key; those that only row patterns have are there if one of them
-    has it.
+    """The merged counts, with every key. A key of row patterns is there if one of `counts` has it.
 
     >>> found = merge_counts([{"pairs": 2, "nodes": {"0:0": [2, 1]}}, {"nodes": {"0:0": [3, 3]}}])
     >>> found["pairs"], found["matches"], found["nodes"], found["swaps"]
@@ -60,7 +59,7 @@ def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
 
 
 def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
-    """What `cep.metrics` gives, of merged counts. `of_rows`: of row patterns only."""
+    """What `cep.metrics` returns for merged counts; `of_rows`: those of row patterns only."""
     rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
     remotes = {"remotes": counts["remotes"]} if "remotes" in counts else {}
     shed = {"shed": _shed_by_variable(counts["shed"])} if "shed" in counts else {}
@@ -71,12 +70,11 @@ def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
 
 
 def _shed_by_variable(shed: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:
-    """By variable."""
     return {name: {"kept": kept, "dropped": dropped} for name, (kept, dropped) in shed.items()}
 
 
 def _merge_remotes(counts: Iterable[Mapping[str, CountMap]]) -> dict[str, dict[str, Any]]:
-    """What was looked up, by the names of the sources in their order."""
+    """The counts of lookups by the name of the source, sorted."""
     total: dict[str, LookupMetrics] = {}
     for each in counts:
         for name, counted in each.items():
@@ -85,7 +83,7 @@ def _merge_remotes(counts: Iterable[Mapping[str, CountMap]]) -> dict[str, dict[s
 
 
 def _event_time_key(text: str) -> tuple[float, str]:
-    """Event times are numbers in a text, or texts that sort as they are."""
+    """A sort key: event times are numbers as text, or text that sorts as it is."""
     try:
         return float(text), ""
     except ValueError:
@@ -101,8 +99,8 @@ def _as_lists(numbers: Mapping[str, int]) -> dict[str, list[int]]:
 
 
 def _add_up(maps: Iterable[Mapping[str, list[int]]]) -> dict[str, list[int]]:
-    """Lists of numbers under equal keys, added up place by place; keys in the order of numbers
-    in them, so that the tenth comes after the ninth."""
+    """Adds up lists of numbers under equal keys, element by element. Keys are sorted by the numbers
+    in them: 9 before 10."""
     total: dict[str, list[int]] = {}
     for each in maps:
         for key, values in each.items():

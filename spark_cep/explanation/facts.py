@@ -1,7 +1,7 @@
-"""The chosen plan as the facts of explain tell it, in types: what drawings and tables read.
+"""Typed views of the facts of explain, for drawings and tables.
 
-The facts are plain data that may come from elsewhere, a log for example, so what they leave out
-has a neutral reading: a plan without branches is one branch that binds the variables in `order`.
+The facts are plain data and may come from elsewhere, a log for example. What is missing in them has
+a default: a plan without branches is one branch that binds the variables in `order`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
-# A name, or what is joined: left and right.
+# The name of a variable, or a join of its left and right side.
 PlanShape = Union[str, tuple["PlanShape", "PlanShape"]]  # noqa: UP007
 PlanFacts = Mapping[str, Any]
-# The unit of estimates that are for the whole input.
+# The unit of estimates for the whole input.
 IN_ALL = "in all"
-# A plan that workers make, as a choice writes it.
+# How the planner writes a plan that each worker makes from its own counts.
 _OWN_COUNTS = "own counts"
 
 
 @dataclass(frozen=True)
 class StepFacts:
-    """A step of the plan: what it `binds` to what was bound before, so that `bound` are; what it
-    is expected to cost, and to test. `is_last`: it makes matches, others make partial ones."""
+    """A step of the plan.
+
+    It adds the variables `binds`, after which `bound` are bound. `pairs` and `partials` are what it
+    is expected to test and to leave, `conditions` what it tests. The last step leaves matches.
+    """
 
     binds: tuple[str, ...]
     bound: tuple[str, ...]
@@ -34,14 +37,17 @@ class StepFacts:
 
     @property
     def starts(self) -> bool:
-        """Whether it only finds candidates to go on with."""
+        """Whether the step only finds candidates for the next one."""
         return self.binds == self.bound
 
 
 @dataclass(frozen=True)
 class BranchFacts:
-    """`variables` in the order of the pattern; a repeated group is one, called "(a b)". `shape`
-    None: the order is not decided before the data is seen."""
+    """The plan for a branch of the pattern.
+
+    `variables` are in the order of the pattern; a repeated group is one of them, called "(a b)".
+    `shape` None: the order is decided when the data is seen.
+    """
 
     variables: tuple[str, ...]
     shape: PlanShape | None
@@ -49,17 +55,18 @@ class BranchFacts:
     nodes: tuple[StepFacts, ...] = ()
 
     def node(self, names: Sequence[str]) -> StepFacts | None:
-        """The step after which just these are bound."""
+        """The step after which exactly `names` are bound."""
         return next((each for each in self.nodes if set(each.bound) == set(names)), None)
 
-    def called(self, key: str) -> tuple[str, ...]:
-        """The variables in the key of a step: "0:1,2" are the second and the third."""
+    def names_of(self, key: str) -> tuple[str, ...]:
+        """The variables in the key of a step: "0:1,2" has the second and the third."""
         slots = [int(slot) for slot in key.partition(":")[2].split(",") if slot]
         return tuple(self.variables[slot] for slot in slots if slot < len(self.variables))
 
 
 def plan_branches(facts: PlanFacts) -> tuple[BranchFacts, ...]:
-    """
+    """The branches of the plan.
+
     >>> plan_branches({"order": ["c", "b", "a"]})[0].shape
     (('c', 'b'), 'a')
     """
@@ -71,7 +78,7 @@ def plan_branches(facts: PlanFacts) -> tuple[BranchFacts, ...]:
 
 
 def left_deep_shape(parts: Sequence[PlanShape]) -> PlanShape | None:
-    """What is joined from left to right, one after another."""
+    """A tree that joins the parts from left to right; None without parts."""
     joined: PlanShape | None = None
     for part in parts:
         joined = part if joined is None else (joined, part)
@@ -85,31 +92,31 @@ def shape_leaves(shape: PlanShape) -> tuple[str, ...]:
 
 
 def is_chain(shape: PlanShape) -> bool:
-    """Whether variables are bound one by one."""
+    """Whether the variables are bound one by one."""
     return isinstance(shape, str) or (isinstance(shape[1], str) and is_chain(shape[0]))
 
 
 def candidate_rates(facts: PlanFacts) -> Mapping[str, float]:
-    """Candidates of each variable in a window of a key."""
+    """The candidates of each variable in a window of a key."""
     statistics = facts.get("statistics") or {}
     found: Mapping[str, float] = statistics.get("rates") or {}
     return found
 
 
 def cost_unit(facts: PlanFacts) -> str:
-    """What costs are for, as it follows a number: nothing if for all of the input."""
+    """The unit of costs as it follows a number; empty if they are for the whole input."""
     found = facts.get("unit") or IN_ALL
     return "" if found == IN_ALL else f" {found}"
 
 
 def condition_selectivities(facts: PlanFacts) -> list[tuple[str, float | None]]:
-    """Each condition, and the share of combinations that it keeps."""
+    """Each condition, and the share of the combinations that meets it."""
     found = (facts.get("statistics") or {}).get("selectivities") or []
     return [(each["condition"], each["selectivity"]) for each in found]
 
 
 def group_members(name: str) -> list[str]:
-    """The variables of a repeated group; of all others itself.
+    """The variables of a repeated group; a single variable is itself.
 
     >>> group_members("(a b)"), group_members("c")
     (['a', 'b'], ['c'])
@@ -125,7 +132,7 @@ def negated_variables(facts: PlanFacts) -> list[str]:
 
 
 def binds_late(facts: PlanFacts) -> bool:
-    """Whether a plan decides the order: other strategies take rows as they come."""
+    """Whether a plan decides the order. Under other strategies runs take rows as they come."""
     return str(facts["strategy"]).startswith("skip till any")
 
 
@@ -144,7 +151,7 @@ def plan_title(facts: PlanFacts) -> str:
 
 
 def _group_text(facts: PlanFacts) -> str:
-    """What the order alone does not tell of a hybrid plan that has one group only.
+    """What the order does not show of a hybrid plan that has only one group.
 
     >>> _group_text({"plan": "hybrid", "order": ["a", "b"]}), _group_text({"plan": "eager"})
     (', all bound late', '')
@@ -159,7 +166,7 @@ def _group_text(facts: PlanFacts) -> str:
 
 
 def rejected_plans(facts: PlanFacts) -> Iterator[tuple[str, float | None, str]]:
-    """Name, cost and reason of each plan that was not taken."""
+    """Name, cost and reason of each plan that was not chosen."""
     for each in facts["rejected"]:
         yield _plan_name(each["plan"], each.get("shown") or ""), each.get("cost"), each["reason"]
 
@@ -187,7 +194,7 @@ def _read_branch(given: Mapping[str, Any]) -> BranchFacts:
 
 
 def _read_step(each: Mapping[str, Any], branch: BranchFacts) -> StepFacts:
-    bound = branch.called(each["key"])
+    bound = branch.names_of(each["key"])
     return StepFacts(
         tuple(each["binds"]),
         bound,

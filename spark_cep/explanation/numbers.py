@@ -1,7 +1,7 @@
-"""Numbers as people read them: a few digits, one spelling for explain, its page and analyze.
+"""Numbers as text: a few digits, in one format for explain, its page and analyze.
 
-Estimates and counts reach from a share of one to 10^30, so large ones are powers of ten; what is
-not known is said, never shown as 0.
+Estimates and counts range from a share of one to 10^30, so large ones are powers of ten. An unknown
+number is "unknown", never 0.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 
 UNKNOWN = "unknown"
-# From here on digits stop helping: 1.2e6 is read faster than 1,234,567.
+# Numbers from here on are powers of ten: 1.2e6 is easier to read than 1,234,567.
 _LONG_NUMBER = 1_000_000
-# From here on two digits round to a bare 1.
+# Factors from here on are 1.0 when rounded to two digits.
 _ABOUT_ONE = 0.995
 
 
 def format_amount(value: float | None) -> str:
-    """A count or an estimate of one.
+    """A count, or the estimate of a count.
 
     >>> tuple(map(format_amount, [0, 0.00123, 3.14159, 24_000, 1.23e7, None]))
     ('0', '0.0012', '3.1', '24,000', '1.2e7', 'unknown')
@@ -44,7 +44,7 @@ def format_power(value: float) -> str:
 
 
 def format_factor(value: float | None, base: float | None) -> str:
-    """How many times `base` a value is; empty where that says nothing.
+    """A value as a multiple of `base`; empty if either is unknown or `base` is 0.
 
     >>> pairs = [(20, 20), (3000, 2), (1, 400), (999, 1000), (5, 0)]
     >>> tuple(format_factor(*pair) for pair in pairs)

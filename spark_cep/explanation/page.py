@@ -1,8 +1,8 @@
-"""The plan as HTML: the picture, and beside it what it was chosen from.
+"""The plan as HTML: the picture, and beside it the statistics that it was chosen from.
 
-One fragment is the same in a notebook and in a page of its own. It has no script, no style sheet
-and no reference to anything outside, so it can be mailed or kept with a log; colours are those of
-the page around it.
+Notebooks show the fragment that is also in the page. It has no script, no style sheet and no
+reference to anything outside, so it can be mailed or kept with a log. Its colours are those of the
+page around it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEAD = "border-bottom:1px solid #88888880;font-weight:600;"
 
 
 def render_page(plans: Sequence[PlanFacts]) -> str:
-    """A document of its own with the plans of one DataFrame."""
+    """An HTML document with the plans of one DataFrame."""
     head = make_element(
         "head",
         Markup('<meta charset="utf-8"/>'),
@@ -46,14 +46,14 @@ def render_page(plans: Sequence[PlanFacts]) -> str:
 
 
 def render_fragment(facts: PlanFacts) -> Markup:
-    """What a notebook shows."""
-    # In the order in which they are asked for: which plan, why, against what, from what.
+    """The HTML of one plan, as a notebook shows it."""
+    # In the order of the questions: which plan, why, instead of which, from which numbers.
     tables = join_markup(
         _render_section(summary_section(facts)),
         _considered_plans(facts),
         _rate_table(facts),
         _selectivity_table(facts),
-        _render_list("Invariants", list(facts.get("invariants") or [])),
+        _render_list("Invariants", facts.get("invariants") or []),
     )
     beside = make_element(
         "div",
@@ -117,7 +117,7 @@ def _render_table(
     rows: Sequence[Sequence[str]],
     numbers: frozenset[int] | set[int] = frozenset(),
 ) -> Markup:
-    """`numbers`: the columns that are aligned on the right. Without rows there is no table."""
+    """A table, or nothing without rows. The columns in `numbers` are aligned on the right."""
     if not rows:
         return Markup("")
 

@@ -1,6 +1,6 @@
-"""What explain says besides the plan's picture, in named sections of labelled rows.
+"""The plan as sections of labelled rows, and as text: a line for each row.
 
-Text and page show the same sections: this is the one place that decides what is said.
+The page shows the same sections. Rows appear only for facts that are known.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A row without a label goes on with the one before."""
+    """A title and its rows, label and text. An empty label continues the row before."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
 
 
 def summary_section(facts: PlanFacts) -> ReportSection:
-    """What is matched, and the plan for it."""
+    """The pattern's options and the plan for it."""
     return ReportSection("Plan", tuple(_summary_rows(facts)))
 
 
 def stage_sections(facts: PlanFacts) -> tuple[ReportSection, ...]:
-    """What runs before the engine, in it, and after it; and what is looked up elsewhere."""
+    """What runs before, in and after the engine, then remote data and shedding if there are any."""
     remotes, shedding = facts.get("remotes") or [], facts.get("shedding")
     return (
         ReportSection("Before, in Spark", tuple(_before_rows(facts))),
@@ -61,7 +61,7 @@ def _summary_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
 
 
 def _window_text(facts: PlanFacts) -> str:
-    """A bare number is in the unit of the event time."""
+    # A window without a unit is in that of the event time.
     window = facts["window"]
     if window is None:
         return "none"
@@ -86,7 +86,7 @@ def _before_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield "ships", ", ".join(before["shipped"])
     yield "drops", before["drops"]
     count = facts["buckets"]["count"]
-    yield "deals to", f"{count} bucket{'s' * (count != 1)}: {facts['buckets']['reason']}"
+    yield "buckets", f"{count}: {facts['buckets']['reason']}"
     yield "slices", facts["slices"]
 
 
@@ -98,16 +98,16 @@ def _engine_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
 
 
 def _stream_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
-    """When a match is given, and what is kept until then; of a batch there is nothing to say."""
+    """When a stream emits a match, and the rows that it keeps; nothing for a batch."""
     stream = facts.get("stream")
     if stream is not None:
-        yield "given", stream["given"]
+        yield "emits", f"a match {stream['given']}"
         yield "state", stream["state"]
 
 
 def _after_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield from _label_rows("tests", facts["after"]["conditions"])
-    yield from _label_rows("gives", facts["after"]["columns"])
+    yield from _label_rows("columns", facts["after"]["columns"])
 
 
 def _keys_text(facts: PlanFacts) -> str:
@@ -120,12 +120,11 @@ def _label_rows(label: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "" if place else label, text
 
 
-# --------------------------------------------------------------------------------------------------
-# The plan as text: one line a fact, labels in a column of their own.
-# --------------------------------------------------------------------------------------------------
+# ---- text --------------------------------------------------------------------------------------
 
 
 def plan_lines(facts: PlanFacts) -> Iterator[str]:
+    """The whole plan as lines of text, labels in a column of their own."""
     yield f"Match #{facts['number']}: {facts['pattern']}"
     for label, text in summary_section(facts).rows:
         yield format_line(label, text)
@@ -155,12 +154,12 @@ def _rejected_lines(facts: PlanFacts) -> Iterator[str]:
 
 
 def _rate_lines(facts: PlanFacts) -> Iterator[str]:
-    found = ", ".join(
+    rates = ", ".join(
         f"{name} {numbers.format_amount(rate)}" for name, rate in candidate_rates(facts).items()
     )
-    if found:
+    if rates:
         source = facts["statistics"].get("source")
-        yield f"{found} candidates in a window{f', from {source}' if source else ''}"
+        yield f"{rates} candidates in a window{f', from {source}' if source else ''}"
 
 
 def _selectivity_lines(facts: PlanFacts) -> Iterator[str]:

@@ -1,11 +1,9 @@
-"""The metrics channel: what the engine counted, readable after an action without a second run.
+"""What the driver keeps of each answer, its plan and its metrics, and how they are read later.
 
-Every bucket ends with one row of counts; an Observation takes them as they pass, and a filter
-takes them out of the answer. An Observation fills at the first action and keeps what it has, so
-later actions, joins of an answer with itself and cached answers all leave it as it is.
-
-A query that stops early (`limit`, `show`, `take`) leaves buckets unread. Then fewer buckets have
-reported than there are, and `complete` is False.
+Every bucket ends with one row of counts. An Observation collects these rows during the action, and
+a filter removes them from the answer. The first action fills the Observation, and later ones leave
+it as it is. If the first one stops early (`limit`, `take`), fewer buckets report than there are,
+and `complete` is False.
 """
 
 from __future__ import annotations
@@ -38,17 +36,11 @@ if TYPE_CHECKING:
     from spark_cep.explanation.plan import MatchPlan
 
 
-# --------------------------------------------------------------------------------------------------
-# What the driver remembers of each answer, so that its plan and metrics can be asked for later.
-#
-# An answer's number is in the name of its function in Spark's plan. So the record is found also
-# from DataFrames that were derived from the answer, in classic and Connect sessions alike.
-# --------------------------------------------------------------------------------------------------
+# ---- records of answers ------------------------------------------------------------------------
 
-
-# Older answers are forgotten; a record is a few kilobytes ...
+# The records of older answers are dropped. A record has a few kilobytes ...
 MAX_RECORDS = 10_000
-# ... without the means to make the answer again, which hold its whole plan in Spark.
+# ... unless it can make the answer again, which keeps the whole plan in Spark.
 MAX_RERUNS = 100
 
 _numbers = itertools.count(1)
@@ -59,10 +51,13 @@ _HINT = "give the DataFrame that match_pattern returned, or one derived from it"
 
 @dataclass(frozen=True)
 class AnswerRecord:
-    """One answer. `observation` receives its metrics when the first action has run; a stream's
-    metrics are its query's, and it has none. `rerun` makes the answer once more, with an
-    observation of its own that is still empty. `recall`, of rows that were shed: matches of a
-    sample, all of them and those that shedding leaves."""
+    """One answer. Its `number` is in the name of its function in Spark's plan, so the record is
+    found from derived DataFrames too, in classic and Connect sessions.
+
+    `observation` has its metrics once the first action has run; None for a stream, whose query has
+    them. `rerun` makes the answer once more, with an empty observation. `recall`, where rows were
+    shed, counts the matches of a sample and those that shedding leaves.
+    """
 
     number: int
     plan: MatchPlan
@@ -77,7 +72,7 @@ def new_answer_number() -> int:
 
 
 def keep_record(df: DataFrame, record: AnswerRecord) -> DataFrame:
-    """Keeps the record, also on the DataFrame itself: there as long as that lives."""
+    """Keeps the record, and also on the DataFrame itself, for as long as that lives."""
     _records[record.number] = record
     old = _records.get(record.number - MAX_RERUNS)
     if old is not None:
@@ -89,17 +84,17 @@ def keep_record(df: DataFrame, record: AnswerRecord) -> DataFrame:
 
 
 def records_of(df: DataFrame) -> list[AnswerRecord]:
-    """The records of all answers that went into a DataFrame, oldest first; never empty."""
+    """The records of all answers that a DataFrame was made from, oldest first; at least one."""
     own: Any = getattr(df, "__dict__", {}).get(_ATTRIBUTE)
     if own is not None:
         return [own]
     if not hasattr(df, "sparkSession") or not hasattr(df, "explain"):
-        raise PlanError(f"{type(df).__name__} is no DataFrame", hint=_HINT)
-    # What Spark has optimized away, as with limit(0), is still in the plan as it was written.
+        raise PlanError(f"{type(df).__name__} is not a DataFrame", hint=_HINT)
+    # Answers that Spark has optimized away, as with limit(0), are still in the extended plan.
     found = _records_in_plan(plan_text(df)) or _records_in_plan(plan_text(df, "extended"))
     if not found:
         raise PlanError(
-            "this DataFrame did not come out of match_pattern in this Python process", hint=_HINT
+            "this DataFrame was not made by match_pattern in this Python process", hint=_HINT
         )
     return found
 
@@ -108,6 +103,8 @@ def _records_in_plan(plan: str) -> list[AnswerRecord]:
     numbers = {int(each) for each in re.findall(r"match_pattern\[[^\]]*#(\d+)\]", plan)}
     return [_records[number] for number in sorted(numbers) if number in _records]
 
+
+# ---- metrics of batches ------------------------------------------------------------------------
 
 _POLL_SECONDS = 0.02
 
@@ -155,8 +152,8 @@ def metrics(df: DataFrame) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class AnswerObservations:
-    """What an answer's counts are read from. `before`: those of lookups before matching. `shed`:
-    of the rows that stay and go before it."""
+    """The observations of an answer: of its buckets, of lookups before matching (`before`), and of
+    the rows that are kept and dropped before matching (`shed`)."""
 
     answer: Observation
     before: Observation | None = None
@@ -168,33 +165,33 @@ class AnswerObservations:
 
 
 def observe_lookups(df: DataFrame, observation: Observation | str) -> DataFrame:
-    """`df`, the counts beside whose rows the observation receives."""
+    """`df` with an observation of the counts in its column `metrics`."""
     return df.observe(observation, F.expr("collect_list(metrics)").alias("buckets"))
 
 
 def observe_shed(df: DataFrame, counts: Column, observation: Observation | str) -> DataFrame:
-    """`df`, the observation of whose rows receives `counts`, in a list of one."""
+    """`df` with an observation of `counts` over its rows, as a list of one."""
     return df.observe(observation, F.array(counts).alias("buckets"))
 
 
 def observe_answer(df: DataFrame, observation: Observation) -> DataFrame:
-    """`df` without its rows of counts, which the observation receives.
+    """`df` without its rows of counts, which the observation collects.
 
-    It collects them as they are, one text a bucket: one aggregate costs each match a third of
-    what a sum for each count does (0.07 against 0.2 microseconds a row).
+    They are collected as text, one for each bucket: one aggregate costs a third of a sum for each
+    count (0.07 against 0.2 microseconds a row).
     """
     counts = F.expr("collect_list(metrics)").alias("buckets")
     return df.observe(observation, counts).filter("metrics IS NULL")
 
 
 def read_answer_counts(record: AnswerRecord) -> dict[str, Any]:
-    """All that was counted in the first action on one answer: merged counts, and `complete`."""
+    """The merged counts of the first action on an answer, and `complete`."""
     found = read_observations(observation_of(record), record.buckets)
     if found is None:
         raise CepError(
             "there are no metrics yet: no action has run on this answer",
-            hint="run an action on the DataFrame that match_pattern returned, or on one made of "
-            "it in the same session, then ask again",
+            hint="run an action on the DataFrame that match_pattern returned, or on one derived "
+            "from it in the same session, and call metrics after it",
         )
     return found
 
@@ -202,7 +199,7 @@ def read_answer_counts(record: AnswerRecord) -> dict[str, Any]:
 def observation_of(record: AnswerRecord) -> AnswerObservations:
     if record.observation is None:
         raise CepError(
-            "a stream's metrics belong to its query",
+            "the metrics of a stream are those of its query",
             hint="query = df.writeStream....start(), then cep.streaming.metrics(query)",
         )
     return record.observation
@@ -211,7 +208,7 @@ def observation_of(record: AnswerRecord) -> AnswerObservations:
 def read_observations(
     observation: AnswerObservations, buckets: int, wait_seconds: float = 0.0
 ) -> dict[str, Any] | None:
-    """What the observation of so many buckets has; None if no action has finished by then."""
+    """The merged counts of an observation; None if no action has finished after `wait_seconds`."""
     rows = [_observed_row(each, wait_seconds) for each in observation]
     if not rows[0]:
         return None
@@ -221,7 +218,7 @@ def read_observations(
 
 
 def _observed_row(observation: Observation, wait_seconds: float) -> Mapping[str, Any]:
-    """Empty while no action has finished. Classic's `get` would wait for one for ever."""
+    """Empty while no action has finished: `get` of a classic session would wait for one."""
     java = getattr(observation, "_jo", None)
     until = time.monotonic() + wait_seconds
     while java is not None and not java.future().isCompleted():
@@ -231,27 +228,25 @@ def _observed_row(observation: Observation, wait_seconds: float) -> Mapping[str,
     return observation.get
 
 
-# --------------------------------------------------------------------------------------------------
-# `explain(mode="analyze")`: runs the query, and gives what was counted beside the plan's facts.
-#
-# The answer is made once more with an observation of its own, for an observation keeps what it got
-# from the first action, and that may have stopped early. Only where an answer cannot be made again,
-# the counts of its first action are used, which is run now if there was none.
-# --------------------------------------------------------------------------------------------------
+# ---- explain(mode="analyze") -------------------------------------------------------------------
 
-
-# Spark tells observations shortly after the action has ended.
+# Spark fills observations shortly after the action has ended.
 _WAIT_SECONDS = 10.0
 
 
 def analyze_answers(df: DataFrame) -> list[Analysis]:
-    """One for each pattern that was matched for `df`, oldest first."""
+    """Runs the query of each pattern that was matched for `df`; oldest first.
+
+    Each answer is made once more with a new observation, because the old one keeps the counts of
+    the first action, which may have stopped early. If an answer cannot be made again, the counts of
+    its first action are taken; it is run now if there was none.
+    """
     records = records_of(df)
     if any("stream" in record.plan.facts for record in records):
         raise PlanError(
-            "a stream cannot be run once to be measured, as analyze does",
-            hint="start the query, then cep.streaming.metrics(query) has what each trigger "
-            "counted; cep.explain(df) has the plan",
+            'mode="analyze" runs a query to its end, which a stream does not have',
+            hint="start the query, then cep.streaming.metrics(query) has the counts of each "
+            "trigger; cep.explain(df) has the plan",
         )
     return [_analyze_record(df, record) for record in records]
 
@@ -267,43 +262,38 @@ def _analyze_record(df: DataFrame, record: AnswerRecord) -> Analysis:
     counts = read_observations(observation, record.buckets, wait_seconds=_WAIT_SECONDS)
     if counts is None:
         raise CepError(
-            "Spark ran the query without the engine, so nothing was counted",
-            hint="its optimizer does that where it sees that the input is empty",
+            "Spark left the engine out of the query, so nothing was counted",
+            hint="its optimizer does that when it knows that the input is empty",
         )
     return Analysis(facts, counts, seconds, recall)
 
 
 def _run_query(df: DataFrame) -> float:
-    """Computes every row and keeps none."""
+    """Computes every row and keeps none; returns the seconds that it took."""
     started = time.perf_counter()
     df.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started
 
 
-# --------------------------------------------------------------------------------------------------
-# What a running query has counted, trigger by trigger, from Spark's own progress.
-#
-# Every bucket ends a trigger with one row of counts; a named observation takes them as they pass,
-# and Spark puts it into the query's progress.
-# --------------------------------------------------------------------------------------------------
+# ---- metrics of streams ------------------------------------------------------------------------
 
-
+# Spark puts named observations into the progress of the query.
 _OBSERVATION_NAME = "spark_cep_{}"
 
 
 def observe_stream_answer(df: DataFrame, number: int) -> DataFrame:
-    """`df` without its rows of counts, which the query's progress receives."""
+    """`df` without its rows of counts, which go into the query's progress."""
     counts = F.expr("collect_list(metrics)").alias("buckets")
     return df.observe(_OBSERVATION_NAME.format(number), counts).filter("metrics IS NULL")
 
 
 def observe_stream_lookups(df: DataFrame, number: int) -> DataFrame:
-    """`df`, the counts beside whose rows the query's progress receives."""
+    """`df`; the counts in its column `metrics` go into the query's progress."""
     return observe_lookups(df, f"{_OBSERVATION_NAME.format(number)}_before")
 
 
 def observe_stream_shed(df: DataFrame, counts: Column, number: int) -> DataFrame:
-    """`df`, the counts of whose rows the query's progress receives."""
+    """`df`; `counts` over its rows go into the query's progress."""
     return observe_shed(df, counts, f"{_OBSERVATION_NAME.format(number)}_shed")
 
 
@@ -345,8 +335,8 @@ def query_metrics(query: StreamingQuery) -> list[dict[str, Any]]:
     found = list(_trigger_metrics(progress))
     if not found and any(each.get("observedMetrics") for each in progress):
         raise CepError(
-            "this query has no pattern of spark-cep in it",
-            hint="ask the query that df.match_pattern(...) or SQL with MATCH_RECOGNIZE went into",
+            "no pattern of spark-cep is matched in this query",
+            hint="give the query that writes what df.match_pattern(...) or SQL returned",
         )
     return found
 
@@ -376,8 +366,8 @@ def _trigger_metrics(progress: list[Mapping[str, Any]]) -> Iterator[dict[str, An
 
 
 def _shedding_metrics(counts: CountMap, buckets: list[CountMap]) -> dict[str, Any]:
-    """Of a query that may shed: what that took, and what it is expected to leave of the matches
-    of the trigger's rows. `shed` itself is among what every answer shows."""
+    """For a query that may shed: the time for it, and the share of the trigger's matches that is
+    expected to be left. The counts of rows, `shed`, are among those of every answer."""
     if "shed" not in counts:
         return {}
     return {
@@ -387,8 +377,8 @@ def _shedding_metrics(counts: CountMap, buckets: list[CountMap]) -> dict[str, An
 
 
 def _bucket_texts(row: Any) -> list[str]:
-    """An observed row is a Row, or what JSON makes of one: a dict, or in Connect sessions its
-    values and its schema apart."""
+    """The texts in an observed row: a Row, or from JSON a dict, which in Connect sessions has
+    values and schema separately."""
     values = row.asDict() if hasattr(row, "asDict") else row
     if "schema" in values:
         names = [each["name"] for each in values["schema"]["fields"]]
@@ -397,7 +387,7 @@ def _bucket_texts(row: Any) -> list[str]:
 
 
 def _plain_progress(progress: Any) -> Mapping[str, Any]:
-    """Spark gives an object or a dict, by version and kind of session."""
+    """The progress as a dict; Spark returns an object or a dict, by version and kind of session."""
     if isinstance(progress, dict):
         return progress
     found: dict[str, Any] = json.loads(progress.json)

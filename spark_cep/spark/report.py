@@ -1,5 +1,7 @@
-"""The facts behind `explain` of a row pattern: the same facts as an event pattern's, where they
-mean something; the picture is the automaton that the text of the pattern draws.
+"""The facts behind `explain`, from what was decided for a pattern, and the name of its Spark job.
+
+Facts are plain data. Row patterns have the same ones as event patterns, as far as they apply;
+streams have two more.
 """
 
 from __future__ import annotations
@@ -47,17 +49,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.rows.compiled import CompiledDefine
 
 
-# --------------------------------------------------------------------------------------------------
-# The facts behind `explain`, gathered from what was decided.
-# --------------------------------------------------------------------------------------------------
-
+# ---- event patterns ----------------------------------------------------------------------------
 
 _STRATEGIES = {
     "any": "skip till any match",
     "next": "skip till next match",
     "strict": "strict",
 }
-# Literals and quoted names of Spark SQL, so that what looks like a name in a literal stays.
+# Literals and quoted names of Spark SQL: a quote inside a literal is not that of a name.
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 
 
@@ -67,8 +66,8 @@ def job_title(
     decided: tuple[PlanChoice, SheddingPlan | Shed | None],
     number: int,
 ) -> str:
-    """The name that Spark shows: plan, order, window, estimate with the runner-up's, strategy,
-    what was shed, and the answer's number."""
+    """The name that Spark shows: plan, order, window, estimated cost and that of the next best
+    plan, strategy, shedding, and the number of the answer."""
     choice, shedding = decided
     within = window_text(pattern.window)
     shown = "" if choice.shown == choice.plan.kind else f" {choice.shown}"
@@ -87,7 +86,7 @@ def _estimate_parts(choice: PlanChoice) -> Iterator[str]:
         return
     unit = "" if choice.unit == "in all" else f" {choice.unit}"
     others = [each for each in choice.rejected if each.cost is not None]
-    # Two kinds may come to one and the same order, which is no alternative to itself.
+    # Two kinds of plan may have the same order; that is not an alternative.
     another = [each for each in others if each.shown != choice.shown] or others
     best = next((each for each in another if (each.cost or 0) >= choice.cost), None)
     best = best or next(iter(another), None)
@@ -102,7 +101,7 @@ def build_report(
     decided: tuple[PlanChoice, Layout, AnswerShape, Program],
     number: int,
 ) -> MatchPlan:
-    """Everything that explain shows."""
+    """All facts of an event pattern."""
     choice, layout, answer, program = decided
     return MatchPlan(
         {
@@ -179,7 +178,7 @@ def _order_text(order: Any) -> str:
 
 
 def strip_quotes(sql: str | Column) -> str:
-    """SQL for people: names that need no quotes have none, and a Column is what it shows.
+    """SQL for people: without quotes that a name does not need; a Column as Spark prints it.
 
     >>> strip_quotes("`ticker` = 'the `x`' AND `a b` > `st`.p")
     "ticker = 'the `x`' AND `a b` > st.p"
@@ -197,7 +196,9 @@ def _names_of(variables: Sequence[Variable], numbers: Sequence[int]) -> list[str
     return [variables[number].name for number in numbers]
 
 
-# Spark cuts longer names off, and the answer's number stands at the end.
+# ---- row patterns ------------------------------------------------------------------------------
+
+# Spark cuts longer names off, and the answer's number is at the end.
 _LONGEST_PATTERN = 60
 _BY_SPARK = "as a column, in Spark"
 _ROWS = {
@@ -210,7 +211,7 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What was decided."""
+    """What was decided for a row pattern."""
 
     pattern: RowPattern
     compiled: CompiledRowPattern
@@ -221,7 +222,7 @@ class RowFacts:
 
 
 def row_job_title(facts: RowFacts, number: int) -> str:
-    """The name that Spark shows. What a name may not hold in Spark's plan is left out of it."""
+    """The name that Spark shows. Brackets, which end the name in Spark's plan, are replaced."""
     text = " ".join(facts.pattern.text.split()).replace("[", "(").replace("]", ")")
     if len(text) > _LONGEST_PATTERN:
         text = f"{text[:_LONGEST_PATTERN]}..."
@@ -234,22 +235,22 @@ def row_job_title(facts: RowFacts, number: int) -> str:
 def build_row_report(
     facts: RowFacts, shipment: Shipment, columns: Sequence[str], number: int
 ) -> MatchPlan:
-    """Everything that explain shows. Raises PatternError for a program that is too large to run:
-    this is still the driver, before any job."""
-    given, conditions = facts.compiled, _condition_facts(facts)
-    names = [each.name for each in given.variables]
+    """All facts of a row pattern. Raises PatternError if the program is too large to run: this is
+    the driver, before any job."""
+    compiled, conditions = facts.compiled, _condition_facts(facts)
+    names = [each.name for each in compiled.variables]
     return MatchPlan(
         {
             "number": number,
             "kind": "row pattern",
             "pattern": facts.pattern.text,
             "parts": row_pattern_parts(facts.pattern.root),
-            "strategy": _ROWS[given.rows],
-            "consumption": _skip_text(given.skip, names),
+            "strategy": _ROWS[compiled.rows],
+            "consumption": _skip_text(compiled.skip, names),
             "window": window_text(facts.pattern.window),
-            "partition_by": list(given.partition),
+            "partition_by": list(compiled.partition),
             "inferred_keys": [],
-            "order_by": [_row_order_text(each) for each in given.orders],
+            "order_by": [_order_text(each) for each in compiled.orders],
             "plan": facts.choice.matcher,
             "shown": facts.choice.shown,
             "order": names,
@@ -258,7 +259,7 @@ def build_row_report(
             "cost": None,
             "unit": "in all",
             "rejected": [asdict(each) for each in facts.choice.rejected],
-            "adaptation": "no: the choice hangs on the pattern alone",
+            "adaptation": "no: the plan depends on the pattern alone",
             "before": {
                 "candidates": {
                     name: [f"{text}  ({where})"] if where else []
@@ -280,7 +281,7 @@ def build_row_report(
             "limits": {
                 "backtracking_steps": facts.program.limits.backtracking_steps or DEFAULT_STEP_LIMIT
             },
-            "after": {"conditions": [], "columns": _row_answer_columns(columns, given)},
+            "after": {"conditions": [], "columns": _row_answer_columns(columns, compiled)},
         }
     )
 
@@ -308,16 +309,16 @@ def row_pattern_parts(node: PatternNode) -> dict[str, Any]:
 
 
 def _condition_facts(facts: RowFacts) -> dict[str, tuple[str, str]]:
-    """What each variable asks of a row, and who tests it; nothing where any row will do."""
-    made = compile_defines(facts.program).conditions
-    given = facts.compiled
-    found = {}
+    """The condition of each variable and where it is tested; empty texts if every row meets it."""
+    tests = compile_defines(facts.program).conditions
+    compiled = facts.compiled
+    conditions = {}
     for variable, (text, by_spark), tested in zip(
-        given.variables, given.conditions, made, strict=True
+        compiled.variables, compiled.conditions, tests, strict=True
     ):
         where = _BY_SPARK if by_spark else _tester_text(tested, facts.choice.matcher)
-        found[variable.name] = ("", "") if text is None else (_as_one_line(text), where)
-    return found
+        conditions[variable.name] = ("", "") if text is None else (_as_one_line(text), where)
+    return conditions
 
 
 def _as_one_line(text: str) -> str:
@@ -348,21 +349,15 @@ def _skip_text(skip: Skip, names: Sequence[str]) -> str:
     return f"skip to the {skip.kind} {members}"
 
 
-def _row_order_text(order: Any) -> str:
-    text = strip_quotes(order.expression)
-    return f"{text} DESC" if order.descending else text
-
-
-# --------------------------------------------------------------------------------------------------
-# What explain says of a stream besides the plan: when a match is given, and what is kept for it.
-#
-# Both follow from the program alone, by the rules that the workers go by (`udfs/events/context.py`,
-# `udfs/rows/leaves.py`), so they are known before the first row comes.
-# --------------------------------------------------------------------------------------------------
+# ---- streams -----------------------------------------------------------------------------------
 
 
 def add_stream_facts(plan: MatchPlan, program: Program | RowProgram) -> MatchPlan:
-    """The plan with the facts of a stream: `given` and `state`, each as a sentence."""
+    """The plan with `given`, when a stream emits a match, and `state`, the rows that it keeps.
+
+    Both follow from the program alone, by the rules that the workers apply
+    (`udfs/events/context.py`, `udfs/rows/leaves.py`), so they are known before the first row.
+    """
     window, rows = plan.facts["window"], program.limits.rows
     most = "" if rows is None else f"; at most {rows:,} of a key"
     if isinstance(program, Program):
@@ -375,12 +370,12 @@ def add_stream_facts(plan: MatchPlan, program: Program | RowProgram) -> MatchPla
 def _emission_text(program: Program, window: str | None) -> str:
     by = deciding_row(program)
     if by == "any":
-        return "at once, whatever the order in which rows come"
+        return "at once, in whatever order rows arrive"
     if by == "earliest":
         return f"when the watermark is {window} past its first row"
     if by == "start":
         latest = f", at the latest when the watermark is {window} past it" if window else ""
-        return f"when no run from its first row can go on{latest}"
+        return f"when no run from its first row can be extended{latest}"
     if latest_row_waits(program):
         return f"when the watermark is {window} past its last row"
     return "when the watermark has passed its last row"
@@ -392,22 +387,22 @@ def _state_text(program: Program, window: str | None) -> str:
         "start",
         "around",
     }
-    from_where = "rows from a key's first start on that is not decided" if from_start else ""
+    from_where = "rows of a key from its first undecided start on" if from_start else ""
     if window is None:
         return from_where or "all rows"
     twice = "twice " if needs_two_windows(program) else ""
     if from_start:
-        return f"{from_where}, none that the watermark is {window} past"
+        return f"{from_where}, until the watermark is {window} past them"
     return f"rows until the watermark is {twice}{window} past them"
 
 
 def _row_state_text(program: RowProgram) -> str:
-    searching = "rows of searches that are not decided"
+    searching = "rows of undecided searches"
     if not keeps_partitions(program):
         return searching
     count = max(1, rows_back(program))
     last = "last row" if count == 1 else f"last {count} rows"
-    return f"{searching}, and for ever the {last} of every key"
+    return f"{searching}, and the {last} of every key for ever"
 
 
 def _row_emission_text(window: str | None) -> str:

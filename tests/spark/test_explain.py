@@ -87,8 +87,8 @@ def test_an_answer_that_cannot_be_made_again_keeps_the_counts_of_its_first_actio
     keep_record(matches, replace(record, rerun=None))
     matches.limit(1).collect()
     text = printed(matches, "analyze", capsys)
-    assert "before, over" in text
-    assert "not all of the answer was read" in text
+    assert "earlier, over" in text
+    assert "the answer was read only in part" in text
 
 
 def test_analyze_of_two_answers_compares_both(
@@ -142,9 +142,9 @@ def labels(text: str) -> list[str]:
 
 
 def test_what_is_no_answer_of_ours_is_refused(ticks: DataFrame) -> None:
-    with pytest.raises(cep.PlanError, match="did not come out of match_pattern"):
+    with pytest.raises(cep.PlanError, match="was not made by match_pattern"):
         cep.explain(ticks)
-    with pytest.raises(cep.PlanError, match="int is no DataFrame"):
+    with pytest.raises(cep.PlanError, match="int is not a DataFrame"):
         cep.explain(3)  # type: ignore[arg-type]
 
 

@@ -462,7 +462,7 @@ def test_the_plan_says_what_is_tested_where(ticks: DataFrame) -> None:
         "window    10",
         "keys      none: one partition",
         "computes  `note` <> 'x'",
-        "gives     count(*) AS n",
+        "columns   count(*) AS n",
     ):
         assert f"  {line}" in text
     assert "<svg" in cep.plan_of(found)._repr_html_()
@@ -489,4 +489,4 @@ def test_metrics_count_what_the_matcher_did(ticks: DataFrame) -> None:
     assert counts["complete"]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         cep.explain(found, mode="analyze")
-    assert "empty ones among them" in printed.getvalue()
+    assert "empty matches" in printed.getvalue()

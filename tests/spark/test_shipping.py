@@ -318,7 +318,7 @@ def test_a_dataframe_of_two_answers_has_two_plans(
 
 
 def test_a_dataframe_without_a_pattern_has_no_plan(ticks: DataFrame) -> None:
-    with pytest.raises(cep.PlanError, match="did not come out of match_pattern"):
+    with pytest.raises(cep.PlanError, match="was not made by match_pattern"):
         cep.explain(ticks)
 
 

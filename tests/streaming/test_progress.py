@@ -35,6 +35,6 @@ def test_buckets_are_summed_by_trigger(form: str) -> None:
 
 
 def test_a_query_without_a_pattern_is_refused() -> None:
-    with pytest.raises(CepError, match="no pattern of spark-cep"):
+    with pytest.raises(CepError, match="no pattern of spark-cep is matched"):
         metrics(query({"other": {"n": 1}}))
     assert metrics(query({})) == []
