@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeVar, Union
 
 from spark_cep.errors import PatternError
+from spark_cep.expressions.quantifiers import QuantifierError, parse_quantifier
 from spark_cep.expressions.windows import Within, check_window
 from spark_cep.udfs.public import public
 
@@ -250,7 +251,7 @@ class Pattern:
             (True, True)
         """
         self._check_nestable("times")
-        text = _quantifier(quantifier, most)
+        text = _quantifier_text(quantifier, most)
         return replace(self, root=_apply_quantifier(self.root, text, text))
 
     def optional(self) -> Pattern:
@@ -446,7 +447,6 @@ _NAME = re.compile(
     r"\s*(?P<negated>[!~]?)\s*(?P<name>[^\W\d]\w*)\s*(?P<quantifier>[+*?]|\{[^}]*\})?\s*",
     re.UNICODE,
 )
-_BRACES = re.compile(r"\{\s*(?P<low>\d*)\s*(?P<comma>,?)\s*(?P<high>\d*)\s*\}")
 
 
 def _event_node(text: str, condition: ConditionLike | None) -> EventPatternNode:
@@ -468,8 +468,8 @@ def _event_node(text: str, condition: ConditionLike | None) -> EventPatternNode:
     return _apply_quantifier(node, found["quantifier"], text) if found["quantifier"] else node
 
 
-def _quantifier(quantifier: object, most: object) -> str:
-    """The quantifier as text; numbers are written in braces."""
+def _quantifier_text(quantifier: object, most: object) -> str:
+    """The arguments of `times` as the text of a quantifier."""
     low_and_high = (quantifier,) if most is None else (quantifier, most)
     if all(isinstance(each, int) and not isinstance(each, bool) for each in low_and_high):
         return "{" + ",".join(map(str, low_and_high)) + "}"
@@ -477,31 +477,20 @@ def _quantifier(quantifier: object, most: object) -> str:
         return quantifier.strip()
     given = ", ".join(map(repr, low_and_high))
     raise PatternError(
-        f"times({given}): the quantifier cannot be read",
-        hint='write times("+"), times("{2,4}") or numbers: times(3) is 3 times, times(2, 4) is '
-        "2 to 4 times",
+        f"times({given}) is not a quantifier",
+        hint='write times("+"), times("{2,4}") or numbers: times(3) is exactly 3, times(2, 4) is '
+        "2 to 4",
     )
 
 
 def _apply_quantifier(part: EventPatternNode, quantifier: str, text: str) -> EventPatternNode:
-    if quantifier == "?":
-        return OptionalPart(part)
-    if quantifier in {"+", "*"}:
-        return Repeat(part, 1 if quantifier == "+" else 0, None)
-    found = _BRACES.fullmatch(quantifier)
-    if found is None or not (found["low"] or found["high"]):
-        raise PatternError(
-            f"{text!r}: the quantifier cannot be read",
-            hint='quantifiers are "+", "*", "?", "{3}", "{2,4}", "{2,}" and "{,4}"',
-        )
-    low = int(found["low"] or 0)
-    high = (int(found["high"]) if found["high"] else None) if found["comma"] else low
-    if high is not None and (high < low or high == 0):
-        raise PatternError(
-            f"{text!r} can never be met: at least {low} and at most {high} times",
-            hint='the second number must be above 0 and not below the first: "{2,4}"',
-        )
-    return Repeat(part, low, high)
+    """`text`: what the user wrote, for the message."""
+    try:
+        found = parse_quantifier(quantifier)
+    except QuantifierError as error:
+        where = "" if text == quantifier else f"{text!r}: "
+        raise PatternError(f"{where}{error.message}", hint=error.hint) from None
+    return OptionalPart(part) if found.text == "?" else Repeat(part, found.low, found.high)
 
 
 _STRATEGIES: Mapping[str, Strategy] = {

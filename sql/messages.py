@@ -34,7 +34,7 @@ def locate_error(
     if isinstance(error, PatternError):
         return found.error()
     only = found.found[0]
-    return type(error)(only.described(), hint=only.hint, details=error.details)
+    return type(error)(only.describe(), hint=only.hint, details=error.details)
 
 
 def _locate_problem(given: dict[str, Any], place: Place) -> Problem:
@@ -105,7 +105,7 @@ _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'order_by=\["ts", "(.*?)"\]', r"ORDER BY ts, \1"),
     (r"\border_by\b", "ORDER BY"),
     (r"\bpartition_by\b", "PARTITION BY"),
-    (r"\bafter_match cannot be read", "this AFTER MATCH SKIP cannot be read"),
+    (r"\bafter_match is not a valid SKIP clause", "this is not a valid AFTER MATCH SKIP"),
     (r"\bafter_match names", "AFTER MATCH SKIP names"),
     (r'ask for rows="all" \((.*)\)', r"write \1"),
     (r'measures=\{"last": "LAST\(b\.price\)"\}, or ask for rows="all"',
@@ -138,8 +138,8 @@ _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
      r"in a subquery: FROM (SELECT *, \1 AS x FROM t) MATCH_RECOGNIZE (...)"),
     (r"before matching: df\.withColumnRenamed\(.*?\)", "in a subquery before MATCH_RECOGNIZE"),
     (r"rename the input's: df\.withColumnRenamed\(.*?\)", "rename the input's in a subquery"),
-    (r"a bare column stands only in event\(name, condition\), where it is that event's own",
-     "use a bare column only in DEFINE, where it belongs to the variable"),
+    (r"bare columns are allowed only in event\(name, condition\), where they belong to that event",
+     "bare columns are allowed only in DEFINE, where they belong to the variable"),
 )  # fmt: skip
 _RULES = tuple((re.compile(phrase, re.S), said) for phrase, said in _PHRASES)
 
@@ -149,8 +149,8 @@ def reword_for_sql(text: str) -> str:
 
     >>> reword_for_sql("order_by: the input has no column tz")
     'ORDER BY: the input has no column tz'
-    >>> reword_for_sql("write the window in the column's own unit, as a number: within(10)")
-    "write the window in the column's own unit, as a number: WITHIN 10"
+    >>> reword_for_sql("write a number in the unit of the column: within(10)")
+    'write a number in the unit of the column: WITHIN 10'
     """
     for phrase, said in _RULES:
         text = phrase.sub(said, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_cep.errors import PatternError
+from spark_cep.expressions.quantifiers import MAX_TOKENS, QuantifierError, read_quantifier
 from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
 from spark_cep.sql.clause import (
     Clause,
@@ -218,16 +219,16 @@ class _EventPatternReader:
         return self._checked(begin, lambda: event(token.text))
 
     def _quantifier(self) -> str | None:
-        if self._symbol("+", "*", "?"):
-            self.index += 1
-            return self.statement.tokens[self.index - 1].text
-        if not self._symbol("{"):
+        tokens = self.statement.tokens[self.index : self.stop][:MAX_TOKENS]
+        try:
+            found = read_quantifier(["" if t.kind == "quoted" else t.text for t in tokens])
+        except QuantifierError as error:
+            span = self.statement.span(self.index, self.index + error.length)
+            raise self.statement.error(error.message, span, hint=error.hint) from None
+        if found is None:
             return None
-        begin = self.index
-        while self.index < self.stop and not self._symbol("}"):
-            self.index += 1
-        self.index += 1
-        return "".join(token.text for token in self.statement.tokens[begin : self.index])
+        self.index += found.length
+        return found.text
 
     def _word(self, *words: str) -> bool:
         return self.index < self.stop and self.statement.tokens[self.index].is_word(*words)

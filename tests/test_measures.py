@@ -109,21 +109,21 @@ def test_what_spark_tests_after_the_engine_is_needed_too() -> None:
 @pytest.mark.parametrize(
     ("measure", "message", "marked", "hint"),
     [
-        ("price", "price names no variable", "price", "a.price"),
+        ("price", "price does not refer to a variable", "price", "a.price"),
         ("c.prise", "the input has no column prise", "prise", "price"),
-        ("x.price", "x is negated and binds no row", "x.price", "variables that a match fills"),
+        ("x.price", "x is negated, so it binds no row", "x.price", "not negated"),
         ("sum(a.qty)", "sum(a.qty): a binds one row", "sum(a.qty)", '"a+"'),
-        ("prev(b.qty)", "prev has no place in a measure", "prev(b.qty)", "last(b.price)"),
-        ("sum(b)", "sum(b): sum takes a column", "sum(b)", "sum(b.price)"),
+        ("prev(b.qty)", "prev() is not supported in measures", "prev(b.qty)", "last(b.price)"),
+        ("sum(b)", "sum(b): sum() takes a column", "sum(b)", "sum(b.price)"),
         ("sum(sum(b.qty))", "aggregates cannot be nested", "sum(sum(b.qty))", "two measures"),
-        ("count(*)", "count takes one expression over one list", "count(*)", "count(b) counts"),
-        ("sum(b.name)", "sum does not take STRING", "sum(b.name)", "number"),
+        ("count(*)", "count() takes one expression over one list", "count(*)", "count(b) counts"),
+        ("sum(b.name)", "sum() does not take STRING", "sum(b.name)", "number"),
         ("avg(b.rate)", "avg of DECIMAL(38,18) cannot be computed exactly", "avg(b.rate)", "fewer"),
         ("sum(b.name - 1)", "cannot type `name` - 1", "b.name - 1", ""),
-        ("stddev(b.qty)", "stddev() is an aggregate", "stddev", "first, last"),
-        ("(SELECT 1)", "a subquery has no place", "(SELECT 1)", "join"),
-        ("a.qty +", "something is missing beside '+'", "+", "as in SELECT"),
-        ("a.qty AS q", "'AS' was not expected here", "AS", "as in SELECT"),
+        ("stddev(b.qty)", "the aggregate stddev() is not supported", "stddev", "first, last"),
+        ("(SELECT 1)", "subqueries are not supported", "(SELECT 1)", "join"),
+        ("a.qty +", "an operand is missing next to '+'", "+", "as in SELECT"),
+        ("a.qty AS q", "unexpected 'AS'", "AS", "as in SELECT"),
         ("wrong(a.qty)", "the measure m: it is wrong", "wrong(a.qty)", ""),
     ],
 )
@@ -148,4 +148,4 @@ def test_output_names_must_differ(measures: dict[str, str], message: str) -> Non
     with pytest.raises(PatternError) as caught:
         measured(measures)
     assert message in caught.value.message
-    assert "case makes no difference" in (caught.value.hint or "")
+    assert "case does not matter" in (caught.value.hint or "")

@@ -70,11 +70,11 @@ def test_all_other_text_stays_in_its_place(text: str, aside: str) -> None:
     ("text", "problem"),
     [
         ("c.price - remote('limit', c.card)", "there is no remote source 'limit'"),
-        ("remote('limits')", "names no remote source and key"),
-        ("remote('limits', remote('limits', a.card))", "is itself looked up"),
-        ("exists(array(1), x -> remote('limits', x) > 1)", "is x of a lambda"),
-        ("remote('limits', prize)", "prize names no variable"),
-        ("remote('limits', rand(1) OVER ())", "not a Spark SQL expression|no place here"),
+        ("remote('limits')", "needs a source and a key"),
+        ("remote('limits', remote('limits', a.card))", "contains a call of remote()"),
+        ("exists(array(1), x -> remote('limits', x) > 1)", "depends on the lambda argument x"),
+        ("remote('limits', prize)", "prize does not refer to a variable"),
+        ("remote('limits', rand(1) OVER ())", "not a Spark SQL expression|not supported here"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, problem: str) -> None:
@@ -94,5 +94,7 @@ def test_a_key_is_shown_in_the_text_that_the_user_wrote() -> None:
 def test_in_of_an_array_is_written_as_a_function_in_measures() -> None:
     with pytest.raises(PatternError) as caught:
         measured(m="NOT (c.name NOT IN remote('places', a.name))")
-    assert "IN looks into an array in conditions of event patterns only" in caught.value.message
+    assert (
+        "IN with an array is supported only in conditions of event patterns" in caught.value.message
+    )
     assert caught.value.hint == "write NOT array_contains(remote('places', a.name), c.name)"

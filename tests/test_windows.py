@@ -80,24 +80,24 @@ def test_events_are_counted_whatever_the_event_time() -> None:
 @pytest.mark.parametrize(
     ("within", "time", "message", "hint"),
     [
-        (Within("0 seconds"), TIMESTAMP, "is not positive", "above zero"),
-        (Within("-5 minutes"), TIMESTAMP, "is not positive", "above zero"),
-        (Within(timedelta(0)), TIMESTAMP, "is not positive", "above zero"),
-        (Within(0), INT, "is not positive", "above zero"),
-        (Within(float("nan")), DOUBLE, "is no window", "finite"),
+        (Within("0 seconds"), TIMESTAMP, "must be positive", "above zero"),
+        (Within("-5 minutes"), TIMESTAMP, "must be positive", "above zero"),
+        (Within(timedelta(0)), TIMESTAMP, "must be positive", "above zero"),
+        (Within(0), INT, "must be positive", "above zero"),
+        (Within(float("nan")), DOUBLE, "must be finite", "finite"),
         (Within("1 month"), TIMESTAMP, "a month has no fixed length", "'30 days'"),
         (Within("2 years"), DATE, "a year has no fixed length", "'30 days'"),
         (Within(10), TIMESTAMP, "within(10) needs a unit", "'10 seconds'"),
         (Within("10"), TIMESTAMP, "within('10') needs a unit", "'10 seconds'"),
-        (Within("3 fortnights"), TIMESTAMP, "fortnights is no unit", "weeks"),
-        (Within("soon"), TIMESTAMP, "'soon' cannot be read", "10 minutes"),
-        (Within(""), TIMESTAMP, "'' cannot be read", "10 minutes"),
+        (Within("3 fortnights"), TIMESTAMP, "unknown unit fortnights", "weeks"),
+        (Within("soon"), TIMESTAMP, "'soon' is not a duration", "10 minutes"),
+        (Within(""), TIMESTAMP, "'' is not a duration", "10 minutes"),
         (Within("10 minutes"), INT, "the first order column is INT", "within(10)"),
         (Within(timedelta(1)), DOUBLE, "the first order column is DOUBLE", "within(10)"),
         (Within("1 day"), Type("string"), "needs an event time", "a timestamp, a date or a number"),
-        (Within(events=0), INT, "leaves no row", "events=1"),
-        (Within(events=True), INT, "is no count of rows", "events=2000"),
-        (Within(events=2.5), INT, "is no count of rows", "events=2000"),  # type: ignore[arg-type]
+        (Within(events=0), INT, "must be positive", "events=1"),
+        (Within(events=True), INT, "takes a number of rows", "events=2000"),
+        (Within(events=2.5), INT, "takes a number of rows", "events=2000"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_window_is_refused(within: Within, time: Type, message: str, hint: str) -> None:

@@ -1,9 +1,9 @@
-"""From the pattern's nodes to the engine's branches: every choice made, every NOT placed.
+"""Branches: an event pattern as a union of conjunctive patterns.
 
-A branch decides each OR and fills or drops each optional part; what is left is a set of slots
-under a partial order, which a plan may bind in any sequence. Nested SEQs are flattened after
-the choices, so a NOT is bounded by the nearest parts that this branch fills. The run engine
-(skip-till-next, strict) reads the tree instead, because its choices depend on the rows.
+A branch decides each OR and fills or omits each optional part. What remains is a set of slots under
+a partial order, which a plan may bind in any sequence. Nested SEQs are flattened after these
+choices, so a NOT is bounded by the nearest parts that the branch fills. The run engine
+(skip-till-next, strict) uses the tree instead, because its choices depend on the rows.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from spark_cep.pattern import (
 )
 from spark_cep.udfs.program import Branch, Negation, Slot, Tree
 
-# More ways to fill a pattern than this are a mistake in it, not a use case: each is planned and
-# matched by itself.
+# Each branch is planned and matched separately; a pattern with more of them is a mistake.
 MAX_BRANCHES = 4096
 
 
 def build_branches(
     root: EventPatternNode, index: Mapping[str, int], *, has_time_window: bool
 ) -> tuple[Tree, tuple[Branch, ...]]:
-    """The tree over variable ids, and the branches whose union is the answer."""
+    """The tree over variable ids, and the branches whose union is the answer; raises
+    PatternError."""
     tree = _tree(root, index)
     names = {number: name for name, number in index.items()}
-    ways, unfilled = _counts(tree)
-    if ways - unfilled > MAX_BRANCHES:
+    choices, empty_choices = _counts(tree)
+    if choices - empty_choices > MAX_BRANCHES:
         raise PatternError(
-            f"the pattern can be filled in more than {MAX_BRANCHES} ways",
-            hint="use fewer optional parts and any_of's, or split the pattern in two",
+            f"the pattern has more than {MAX_BRANCHES} combinations of optional parts and "
+            "alternatives",
+            hint="use fewer optional parts and any_of, or split the pattern in two",
         )
     branches = [
         _branch(choice, names, has_time_window=has_time_window)
@@ -51,13 +52,13 @@ def build_branches(
     ]
     if not branches:
         raise PatternError(
-            "the pattern has no part that binds a row",
+            "the pattern has no variable that binds a row",
             hint='add a variable that is not negated: seq("a", no("b"))',
         )
     return tree, _make_disjoint(branches)
 
 
-# ---- nodes to tree -----------------------------------------------------------------------------
+# ---- nodes to tree -------------------------------------------------------------------------------
 
 
 def _tree(node: EventPatternNode, index: Mapping[str, int]) -> Tree:
@@ -82,30 +83,30 @@ def _check_any(node: AnyOf) -> None:
         if isinstance(part, NoEvent):
             name = part.event.name
             raise PatternError(
-                f"NOT {name} stands directly in any_of, where nothing bounds it",
+                f"NOT {name} is an alternative of any_of, so nothing bounds it",
                 hint=f'put it into a sequence: any_of(seq("a", "!{name}", "b"), ...)',
             )
 
 
 def _check_body(body: EventPatternNode) -> None:
-    """A repeated part is a variable or a SEQ of plain variables with NOTs between them."""
+    """Checks that a repeated part is a variable, or a SEQ of plain variables with NOTs between
+    them."""
     if isinstance(body, Event):
         return
     hint = (
-        'a quantifier takes a variable ("b+") or a sequence of plain variables, with NOTs only '
+        'a quantifier applies to a variable ("b+") or to a sequence of plain variables with NOTs '
         'between them: seq("a", "!x", "b").times("+")'
     )
     if not isinstance(body, Seq):
-        raise PatternError(
-            f"a quantifier stands on {_describe(body)}, which cannot be repeated", hint=hint
-        )
+        raise PatternError(f"a quantifier cannot be applied to {_describe(body)}", hint=hint)
     for part in body.parts:
         if not isinstance(part, Event | NoEvent):
-            raise PatternError(f"a repeated group contains {_describe(part)}", hint=hint)
+            raise PatternError(f"a repeated group cannot contain {_describe(part)}", hint=hint)
     for part in (body.parts[0], body.parts[-1]):
         if isinstance(part, NoEvent):
             raise PatternError(
-                f"NOT {part.event.name} stands at the edge of a repeated group", hint=hint
+                f"NOT {part.event.name} cannot be the first or last part of a repeated group",
+                hint=hint,
             )
 
 
@@ -117,12 +118,13 @@ def _describe(node: EventPatternNode) -> str:
     return names.get(type(node), "a variable")
 
 
-# ---- choices -----------------------------------------------------------------------------------
+# ---- choices -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _BranchChoice:
-    """A tree without "any", "optional" and low-0 repeats; None where nothing is left of it."""
+    """A tree without "any", "optional" and repeats of 0; None if no part remains. `empty`: the
+    variables whose lists are empty."""
 
     tree: Tree | None
     empty: frozenset[int] = frozenset()
@@ -149,7 +151,8 @@ def _choices(tree: Tree) -> Iterator[_BranchChoice]:
 
 
 def _counts(tree: Tree) -> tuple[int, int]:
-    """How many choices a tree has, and in how many of them no row is bound."""
+    """The number of choices of a tree, and of those that bind no row; counted before any is
+    built."""
     if tree.kind == "event":
         return 1, 0
     if tree.kind == "not":
@@ -161,7 +164,7 @@ def _counts(tree: Tree) -> tuple[int, int]:
     if tree.kind == "optional":
         return parts[0][0] + 1, parts[0][1] + 1
     join = sum if tree.kind == "any" else prod
-    return join(ways for ways, _ in parts), join(unfilled for _, unfilled in parts)
+    return join(each for each, _ in parts), join(empty for _, empty in parts)
 
 
 def _flatten(tree: Tree, parts: tuple[Tree, ...]) -> Tree:
@@ -178,11 +181,11 @@ def _positives(tree: Tree) -> list[int]:
     return [v for part in tree.parts for v in _positives(part)]
 
 
-# ---- one choice to one branch ------------------------------------------------------------------
+# ---- one choice to one branch --------------------------------------------------------------------
 
 
 class _SlotCollector:
-    """Slots, order and negations of one choice, gathered on one walk."""
+    """Collects slots, order and negations of one choice in one traversal."""
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []
@@ -258,32 +261,31 @@ def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window:
 
 def _unbounded_error(name: str, negation: Negation) -> PatternError:
     where = {
-        "start": "at the start of the pattern (or behind parts that may be empty)",
+        "start": "at the start of the pattern (or after parts that may be empty)",
         "end": "at the end of the pattern (or before parts that may be empty)",
         "around": "in all_of",
     }[negation.place]
     return PatternError(
-        f"NOT {name} stands {where}, and no time window bounds it",
-        hint=f'add .within("10 minutes"), or put NOT {name} between two parts that are always '
-        "filled",
+        f"NOT {name} is {where}, which needs a time window",
+        hint=f'add .within("10 minutes"), or put NOT {name} between two parts that are never empty',
     )
 
 
 def _make_disjoint(branches: list[Branch]) -> tuple[Branch, ...]:
-    """Branches that fill the same variables (empty parts of different ORs) made disjoint.
+    """Makes branches disjoint that fill the same variables (by empty parts of different ORs).
 
-    They differ in their negations only. One whose negations include another's has no answer of
-    its own; otherwise the later one leaves out what the earlier one gives.
+    Such branches differ only in their negations. A branch whose negations include those of another
+    adds no matches; otherwise the later one omits the matches of the earlier one (`covered`).
     """
     kept: list[Branch] = []
     for branch in branches:
-        mine = frozenset(branch.negations)
-        twins = [other for other in kept if other.filled() == branch.filled()]
-        if any(frozenset(other.negations) <= mine for other in twins):
+        negations = frozenset(branch.negations)
+        same_filled = [other for other in kept if other.filled() == branch.filled()]
+        if any(frozenset(other.negations) <= negations for other in same_filled):
             continue
-        for other in twins:
-            if mine <= frozenset(other.negations):
+        for other in same_filled:
+            if negations <= frozenset(other.negations):
                 kept.remove(other)
-        rivals = tuple(other.negations for other in kept if other.filled() == branch.filled())
-        kept.append(replace(branch, covered=rivals))
+        covered = tuple(other.negations for other in kept if other.filled() == branch.filled())
+        kept.append(replace(branch, covered=covered))
     return tuple(kept)

@@ -1,11 +1,9 @@
-"""The aggregates of row patterns, and how each is computed.
+"""The aggregates of patterns, and how each is computed.
 
-    engine    by the engine, in DEFINE and MEASURES
-    of one    some are another aggregate of a changed argument: count_if(c) counts where c is TRUE
-    of a row  any_value, first_value and last_value read one row, as FIRST and LAST do
-    of lists  in MEASURES only: the engine gives the list of the rows' values, Spark folds it
-
-Each is Spark's aggregate of the same name over the rows of the match, in their order.
+The engine computes count, sum, avg, min and max; count_if, bool_or and bool_and are these over a
+rewritten argument. any_value, first_value and last_value read one row, as FIRST and LAST do. For
+all others, in MEASURES only, the engine returns the list of values and Spark folds the array. Each
+equals Spark's aggregate of the same name over the rows of the match in their order.
 """
 
 from __future__ import annotations
@@ -18,86 +16,9 @@ from spark_cep.expressions.operands import InexactError
 from spark_cep.expressions.types import MAX_PRECISION, aggregate_type, name_of
 from spark_cep.udfs.expressions import DOUBLE, CellReading, Type
 
-# --------------------------------------------------------------------------------------------------
-# Aggregates over a Kleene list as Spark SQL over an array, equal to Spark's own in value and type.
-#
-# Spark has no sum or avg of an array, so they are folds. Elements that are NULL are skipped, and
-# nothing left gives NULL. A decimal sum is folded in a type whose additions drop no digit: where
-# the result has 38 digits and a scale above 6, Spark's `+` would round, so there one digit of
-# range is given up, and a sum that needs it fails as an overflow does. A decimal average divides
-# whole part and remainder apart, so that it rounds once; where even that has no room it is refused.
-# --------------------------------------------------------------------------------------------------
-
-
-# Spark's + keeps this many digits behind the point whatever it has to cut.
-_KEPT_SCALE = 6
-_COUNT_DIGITS = 10
-
-
-def fold_sql(how: CellReading, array: str, type_: Type) -> str:
-    """SQL for the fold of `array`, SQL for an array of `type_`."""
-    if how == "count":
-        return f"coalesce(CAST(array_size({_not_null_elements(array)}) AS BIGINT), 0L)"
-    if how in {"first", "last"}:
-        return f"try_element_at({array}, {1 if how == 'first' else -1})"
-    if how in {"min", "max"}:
-        return f"array_{how}({array})"
-    result = aggregate_type(how, type_)
-    if result is None:
-        raise InexactError(f"{how} of {name_of(type_)}")
-    given = _not_null_elements(array)
-    if how == "sum":
-        value = _sum_sql(given, type_, result)
-    elif type_.kind == "decimal":
-        value = _decimal_average_sql(given, type_, result)
-    else:
-        total = _sum_sql(given, type_, type_ if type_.kind == "interval" else DOUBLE)
-        value = f"{total} / array_size({given})"
-    return f"CASE WHEN array_size({given}) > 0 THEN {value} END"
-
-
-def count_sql(array: str) -> str:
-    """The number of elements, NULL ones included."""
-    return f"coalesce(CAST(array_size({array}) AS BIGINT), 0L)"
-
-
-def _not_null_elements(array: str) -> str:
-    return f"filter({array}, __cep_v -> __cep_v IS NOT NULL)"
-
-
-def _sum_sql(given: str, type_: Type, result: Type) -> str:
-    within = result
-    if result.precision == MAX_PRECISION and result.scale > _KEPT_SCALE:
-        within = Type("decimal", precision=MAX_PRECISION - 1, scale=result.scale)
-    name = name_of(within)
-    zero = "INTERVAL '0' SECOND" if type_.kind == "interval" else "0"
-    value = f"CAST(__cep_v AS {name})"
-    total = (
-        f"aggregate({given}, CAST({zero} AS {name}), "
-        f"(__cep_s, __cep_v) -> CAST(__cep_s + {value} AS {name}))"
-    )
-    return total if within == result else f"CAST({total} AS {name_of(result)})"
-
-
-def _decimal_average_sql(given: str, type_: Type, result: Type) -> str:
-    sum_type = aggregate_type("sum", type_)
-    assert sum_type is not None
-    # The quotient of the remainder needs its scale, the count's digits and one more.
-    if sum_type.precision >= MAX_PRECISION or 2 * _COUNT_DIGITS + 1 + type_.scale > MAX_PRECISION:
-        raise InexactError(f"avg of {name_of(type_)}")
-    total = _sum_sql(given, type_, sum_type)
-    count = f"CAST(array_size({given}) AS DECIMAL({_COUNT_DIGITS},0))"
-    rest = f"({total} % {count})"
-    whole_type = Type("decimal", precision=max(1, type_.precision - type_.scale))
-    part_type = Type("decimal", precision=type_.scale + 5, scale=type_.scale + 4)
-    whole = f"CAST(({total} - {rest}) / {count} AS {name_of(whole_type)})"
-    part = f"CAST({rest} / {count} AS {name_of(part_type)})"
-    return f"CAST({whole} + {part} AS {name_of(result)})"
-
-
 EngineAggregate = Literal["count", "sum", "avg", "min", "max"]
 
-# What reads one row.
+# Functions that read one row.
 NAVIGATIONS: Mapping[str, Literal["first", "last"]] = {
     "first": "first",
     "last": "last",
@@ -109,8 +30,8 @@ NAVIGATIONS: Mapping[str, Literal["first", "last"]] = {
 
 @dataclass(frozen=True)
 class AggregateRule:
-    """`engine`: the engine's name for it; None: only a fold of a list. `argument`: what the engine
-    aggregates, with {} for the user's. `arguments`: fewest and most."""
+    """`engine`: the engine's aggregate; None: a fold of a list. `argument`: what is aggregated,
+    with {} for the user's argument. `arguments`: minimum and maximum number of arguments."""
 
     engine: EngineAggregate | None = None
     argument: str = "{}"
@@ -136,50 +57,50 @@ AGGREGATES: Mapping[str, AggregateRule] = {
     **dict.fromkeys(("listagg", "string_agg"), AggregateRule(arguments=(1, 2))),
 }
 AGGREGATES_HINT = (
-    "other rows are seen through PREV, NEXT, FIRST, LAST and the aggregates count, sum, avg, min, "
-    "max, count_if, bool_and, bool_or and any_value; in measures also collect_list, collect_set, "
-    "listagg, max_by, min_by, stddev and variance"
+    "use PREV, NEXT, FIRST, LAST or one of the aggregates count, sum, avg, min, max, count_if, "
+    "bool_and, bool_or and any_value; measures also have collect_list, collect_set, listagg, "
+    "max_by, min_by, stddev and variance"
 )
 
 
-def fold_list_sql(name: str, array: str, type_: Type | None, given: str | None = None) -> str:
-    """SQL for the aggregate `name` of an array. `type_`: of its elements, where the engine's
-    aggregates are asked for. `given`: the separator of listagg.
+def fold_list_sql(name: str, array: str, type_: Type | None, separator: str | None = None) -> str:
+    """SQL for the aggregate `name` of an array. `type_`: the type of its elements, needed for
+    the engine's aggregates. `separator`: of listagg.
 
     >>> fold_list_sql("collect_list", "m0", None)
     'array_compact(m0)'
     """
-    known = f"array_compact({array})"
+    values = f"array_compact({array})"
     if name in {"collect_list", "array_agg"}:
-        return known
+        return values
     if name == "collect_set":
-        return f"array_distinct({known})"
+        return f"array_distinct({values})"
     if name in {"listagg", "string_agg"}:
-        joined = f"array_join({known}, {given or chr(39) * 2})"
-        return f"CASE WHEN array_size({known}) > 0 THEN {joined} END"
+        joined = f"array_join({values}, {separator or chr(39) * 2})"
+        return f"CASE WHEN array_size({values}) > 0 THEN {joined} END"
     if name in {"max_by", "min_by"}:
-        return _furthest(array, ">" if name == "max_by" else "<")
+        return _extreme_sql(array, ">" if name == "max_by" else "<")
     if name in _MOMENTS:
-        return _MOMENTS[name].format(_moments(known))
+        return _MOMENTS[name].format(_moments_sql(values))
     engine = AGGREGATES[name].engine
     assert engine is not None
     return fold_sql(engine, array, type_ or Type("other"))
 
 
-def _furthest(array: str, better: str) -> str:
-    """The `x` of the element whose `y` is largest or smallest, the last of equal ones as Spark has
-    it; elements are structs x, y. Sorting keeps the order of equal ones."""
-    known = f"reverse(filter({array}, __cep_v -> __cep_v.y IS NOT NULL))"
+def _extreme_sql(array: str, better: str) -> str:
+    """The `x` of the element with the largest or smallest `y`; of equal ones the last, as in Spark.
+    Elements are structs (x, y). The sort is stable."""
+    values = f"reverse(filter({array}, __cep_v -> __cep_v.y IS NOT NULL))"
     return (
-        f"try_element_at(array_sort({known}, "
+        f"try_element_at(array_sort({values}, "
         f"(__cep_l, __cep_r) -> CASE WHEN __cep_l.y {better} __cep_r.y THEN -1 "
         f"WHEN __cep_r.y {better} __cep_l.y THEN 1 ELSE 0 END), 1).x"
     )
 
 
-def _moments(array: str) -> str:
-    """Count, mean and sum of squared distances from it, step by step as Spark's own aggregates
-    compute them, so that rounding is the same."""
+def _moments_sql(array: str) -> str:
+    """Count, mean and sum of squared deviations, updated as Spark's aggregates update them, so that
+    results round alike."""
     delta = "(CAST(__cep_v AS DOUBLE) - __cep_s.a)"
     mean = f"(__cep_s.a + {delta} / (__cep_s.n + 1D))"
     spread = f"__cep_s.m + {delta} * ({delta} - {delta} / (__cep_s.n + 1D))"
@@ -202,3 +123,81 @@ _MOMENTS: Mapping[str, str] = {
     "var_pop": "{}" + _POPULATION.format("__cep_s.m / __cep_s.n"),
     "stddev_pop": "{}" + _POPULATION.format("sqrt(__cep_s.m / __cep_s.n)"),
 }
+
+
+# ---- folds of arrays -----------------------------------------------------------------------------
+
+
+# Spark's + keeps this many fractional digits when it reduces the scale of a result.
+_KEPT_SCALE = 6
+_COUNT_DIGITS = 10
+
+
+def fold_sql(how: CellReading, array: str, type_: Type) -> str:
+    """SQL for an aggregate of `array` (SQL for an array of `type_`), equal to Spark's own in value
+    and type.
+
+    Spark has no sum or avg of an array, so these are folds. NULL elements are skipped, and a list
+    without other elements gives NULL. A decimal sum is folded in a type whose additions drop no
+    digit: where the result has 38 digits and a scale above 6, Spark's `+` would round, so the fold
+    has one digit less of range and fails with an overflow where a sum needs it. A decimal average
+    divides whole part and remainder separately, so that it rounds once; where there are not enough
+    digits for that, it is refused.
+    """
+    if how == "count":
+        return f"coalesce(CAST(array_size({_not_null_elements(array)}) AS BIGINT), 0L)"
+    if how in {"first", "last"}:
+        return f"try_element_at({array}, {1 if how == 'first' else -1})"
+    if how in {"min", "max"}:
+        return f"array_{how}({array})"
+    result = aggregate_type(how, type_)
+    if result is None:
+        raise InexactError(f"{how} of {name_of(type_)}")
+    values = _not_null_elements(array)
+    if how == "sum":
+        value = _sum_sql(values, type_, result)
+    elif type_.kind == "decimal":
+        value = _decimal_average_sql(values, type_, result)
+    else:
+        total = _sum_sql(values, type_, type_ if type_.kind == "interval" else DOUBLE)
+        value = f"{total} / array_size({values})"
+    return f"CASE WHEN array_size({values}) > 0 THEN {value} END"
+
+
+def count_sql(array: str) -> str:
+    """SQL for the number of elements, NULL elements included."""
+    return f"coalesce(CAST(array_size({array}) AS BIGINT), 0L)"
+
+
+def _not_null_elements(array: str) -> str:
+    return f"filter({array}, __cep_v -> __cep_v IS NOT NULL)"
+
+
+def _sum_sql(values: str, type_: Type, result: Type) -> str:
+    sum_type = result
+    if result.precision == MAX_PRECISION and result.scale > _KEPT_SCALE:
+        sum_type = Type("decimal", precision=MAX_PRECISION - 1, scale=result.scale)
+    name = name_of(sum_type)
+    zero = "INTERVAL '0' SECOND" if type_.kind == "interval" else "0"
+    value = f"CAST(__cep_v AS {name})"
+    total = (
+        f"aggregate({values}, CAST({zero} AS {name}), "
+        f"(__cep_s, __cep_v) -> CAST(__cep_s + {value} AS {name}))"
+    )
+    return total if sum_type == result else f"CAST({total} AS {name_of(result)})"
+
+
+def _decimal_average_sql(values: str, type_: Type, result: Type) -> str:
+    sum_type = aggregate_type("sum", type_)
+    assert sum_type is not None
+    # The quotient of the remainder needs the scale, the digits of the count and one more.
+    if sum_type.precision >= MAX_PRECISION or 2 * _COUNT_DIGITS + 1 + type_.scale > MAX_PRECISION:
+        raise InexactError(f"avg of {name_of(type_)}")
+    total = _sum_sql(values, type_, sum_type)
+    count = f"CAST(array_size({values}) AS DECIMAL({_COUNT_DIGITS},0))"
+    rest = f"({total} % {count})"
+    whole_type = Type("decimal", precision=max(1, type_.precision - type_.scale))
+    part_type = Type("decimal", precision=type_.scale + 5, scale=type_.scale + 4)
+    whole = f"CAST(({total} - {rest}) / {count} AS {name_of(whole_type)})"
+    part = f"CAST({rest} / {count} AS {name_of(part_type)})"
+    return f"CAST({whole} + {part} AS {name_of(result)})"

@@ -1,7 +1,7 @@
-"""Sizes in bytes as text: what users write, and what Spark prints in its plans.
+"""Sizes in bytes as text: in options, and in the plans that Spark prints.
 
-As in Spark's own settings every unit is a power of 1024, however it is spelled: "64 MB", "64 MiB"
-and "64m" are the same. A number without a unit is no text of a size.
+As in Spark's settings every unit is a power of 1024: "64 MB", "64 MiB" and "64m" are the same. A
+number without a unit is not a size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?(?:E[+-]?\d+)?)\s*(B|[KMGTPE](?:i?B)?)\s*"
 
 
 def byte_size(text: str) -> int | None:
-    """The number of bytes; None if the text is no size.
+    """The number of bytes; None if the text is not a size.
 
     >>> byte_size("64 MB"), byte_size("64 MiB"), byte_size("1.5k"), byte_size("10 B")
     (67108864, 67108864, 1536, 10)

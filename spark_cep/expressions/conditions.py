@@ -1,9 +1,9 @@
-"""From the texts of conditions to conjuncts: split, named, checked; nothing is typed yet.
+"""Conditions as conjuncts: parsed, split at ANDs, names resolved, checked; not yet typed.
 
-A text is split at its top-level ANDs, those inside parentheses around the whole included. Each
-conjunct then knows its variables. In `event(name, condition)` a conjunct always concerns `name`,
-even if it mentions others only: it is part of what makes a row that event, so it must not be
-tested where that event is not filled, and for a negated event it belongs to the NOT.
+A condition is split at its top-level ANDs, also inside parentheses around the whole text. In
+`event(name, condition)` every conjunct belongs to `name`, even if it mentions other variables only:
+it decides whether a row is that event. So it is not tested where the event is unfilled, and for a
+negated event it belongs to the NOT.
 """
 
 from __future__ import annotations
@@ -39,188 +39,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Variable
 
 
-# --------------------------------------------------------------------------------------------------
-# The parts of a conjunct that concern one variable, which Spark computes on a row.
-#
-# A part is computed only where the guards around it hold (guards.py).
-# --------------------------------------------------------------------------------------------------
-
-
-# (variable, text on its row): a part is evaluated only where all texts for its variable are TRUE.
+# (variable, SQL over its row): a part is evaluated only where all guards of its variable are TRUE.
 Guards = tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True)
-class RowPart:
-    """A maximal sub-expression over one variable: its node, variable and text on a row."""
-
-    node: exp.Expr
-    variable: int
-    text: str
-
-    def guarded(self, guards: Guards) -> str:
-        mine = " AND ".join(text for variable, text in guards if variable == self.variable)
-        return f"CASE WHEN {mine} THEN {self.text} END" if mine else self.text
-
-
-def row_part(conjunct: Conjunct, node: exp.Expr) -> RowPart | None:
-    """The node as a part over one variable, if it is one that Spark can evaluate on a row."""
-    named = conjunct.named(node)
-    if len(named) != 1 or not conjunct.is_of_rows(node):
-        return None
-    reference = conjunct.reference(node)
-    if reference is not None and reference.column is None:
-        return None
-    if isinstance(node, exp.If) and isinstance(node.parent, exp.Case):
-        return None  # a WHEN ... THEN ..., which is no expression
-    if _is_inside_not(conjunct, node):
-        return None
-    return RowPart(node, next(iter(named)), conjunct.row_text(node))
-
-
-def over_one_row(
-    conjunct: Conjunct, nodes: Sequence[exp.Expr]
-) -> tuple[int, tuple[str, ...]] | None:
-    """The only variable that the nodes are about, and their texts on its row; None if they are
-    about several, or if Spark cannot evaluate one of them on a row."""
-    parts = [row_part(conjunct, node) for node in nodes]
-    variables = {part.variable for part in parts if part is not None}
-    is_known = all(
-        part is not None or not conjunct.names_anything(node)
-        for part, node in zip(parts, nodes, strict=True)
-    )
-    if len(variables) != 1 or not is_known:
-        return None
-    return variables.pop(), tuple(conjunct.row_text(node) for node in nodes)
-
-
-def _is_inside_not(conjunct: Conjunct, node: exp.Expr) -> bool:
-    """In `x IS NOT NULL` the text of `x IS NULL` does not stand by itself."""
-    parent = node.parent
-    return isinstance(parent, exp.Not) and conjunct.parsed.span(node) == conjunct.parsed.span(
-        parent
-    )
-
-
-def is_column(conjunct: Conjunct, node: exp.Expr) -> bool:
-    """Whether the node is a plain column (or a field of one), which cannot fail on any row."""
-    while isinstance(node, exp.Paren | exp.Dot):
-        node = node.this
-    reference = conjunct.reference(node)
-    return reference is not None and reference.column is not None
-
-
-class TypeMismatch(Exception):
-    """The user's mistake: an operation on types that it has not. `node` is where."""
-
-    def __init__(self, message: str, node: exp.Expr, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.node = node
-        self.hint = hint
-
-
-# --------------------------------------------------------------------------------------------------
-# Which calls of `remote(...)` become columns of the rows.
-#
-# A table's, where the key is of one variable's row: Spark joins it before matching. A fetched
-# source's only where the engine cannot compute on its value, and then by the same rule. Wherever a
-# call became a column, the conjunct has a name in its place; so masks, hoisting, inferred keys and
-# conditions after matching work on it as on the input's own columns, and every place in a message
-# is still one of the user's text.
-# --------------------------------------------------------------------------------------------------
-
-
-def is_sound_call(
-    parsed: ParsedExpression, call: RemoteCallText, lookups: Lookups, problems: Problems
-) -> bool:
-    """Whether the call can be meant so; else it becomes a problem."""
-    argument = lambda_argument(call)
-    if argument is not None:
-        problems.add(
-            f"the key of {call.name!r} is {argument} of a lambda, another one for each element",
-            call.place,
-            hint="explode the array before matching, and look up by the column",
-        )
-        return False
-    known = lookups.known[call.name]
-    if known.keys is not None and len(known.keys) != len(call.keys):
-        columns = ", ".join(name for name, _ in known.keys)
-        wanted = f"{len(known.keys)} part{'s' * (len(known.keys) > 1)}"
-        problems.add(
-            f"the key of {call.name!r} has {wanted}, {columns}, and this call gives "
-            f"{len(call.keys)}",
-            call.place,
-            hint=f"write remote('{call.name}', {', '.join(f'a.{n}' for n, _ in known.keys)})",
-        )
-        return False
-    return True
-
-
-def key_variable(conjunct: Conjunct, call: RemoteCallText) -> int | None:
-    """The one variable on whose row the key can be computed."""
-    if not all(conjunct.is_of_rows(key) for key in call.keys):
-        return None
-    named = frozenset[int]().union(*(conjunct.named(key) for key in call.keys))
-    if not named and conjunct.is_of_rows(conjunct.node) and len(conjunct.variables) == 1:
-        named = conjunct.variables
-    return next(iter(named)) if len(named) == 1 else None
-
-
-def replace_calls(conjunct: Conjunct, lookups: Lookups, *, fetched: bool = False) -> Conjunct:
-    """The conjunct with columns in place of its calls, those of tables or all."""
-    left, references = [], list(conjunct.references)
-    outer = _without_calls(conjunct)
-    for call in conjunct.calls:
-        known = lookups.known[call.name]
-        variable = key_variable(outer, call) if known.is_table or fetched else None
-        if variable is None:
-            left.append(call)
-            continue
-        start, end = call.place.start, call.place.end
-        column = _lookup_column(outer, call, variable, lookups)
-        references = [r for r in references if not start <= r.start < end]
-        references.append(Reference(call.node, variable, column.column, start, end))
-    if len(left) == len(conjunct.calls):
-        return conjunct
-    return type(conjunct)(conjunct.parsed, conjunct.node, references, conjunct.own, left)
-
-
-def _without_calls(conjunct: Conjunct) -> Conjunct:
-    """Of calls nobody asks whether they are there: so a call does not hinder itself."""
-    return type(conjunct)(conjunct.parsed, conjunct.node, conjunct.references, conjunct.own)
-
-
-def _lookup_column(
-    conjunct: Conjunct, call: RemoteCallText, variable: int, lookups: Lookups
-) -> LookupColumn:
-    known = lookups.known[call.name]
-    keys = tuple(conjunct.row_text(key) for key in call.keys)
-    places = [conjunct.parsed.place(key) for key in call.keys]
-    wanted = LookupColumn("", known, keys)
-    if not all(isinstance(k, exp.Literal) or is_column(conjunct, k) for k in call.keys):
-        mine = [text for v, text in _surrounding_guards(conjunct, call.node) if v == variable]
-        wanted = LookupColumn("", known, keys, variable, tuple(mine))
-    return lookups.column(wanted, places)
-
-
-def _surrounding_guards(conjunct: Conjunct, node: exp.Expr) -> Guards:
-    """What the text around a node says about the rows on which it is evaluated."""
-
-    def one_row(nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
-        # Not what asks for a value itself: that is not there yet.
-        asks = any(is_remote_call(each) for given in nodes for each in given.walk())
-        return None if asks else over_one_row(conjunct, nodes)
-
-    path, around = {id(node)}, []
-    while node is not conjunct.node and node.parent is not None:
-        node = node.parent
-        operands = guarded_operands(node, one_row)
-        around.append(next((guards for each, guards in operands if id(each) in path), ()))
-        path.add(id(node))
-    return tuple(dict.fromkeys(guard for guards in reversed(around) for guard in guards))
-
-
 _NAVIGATIONS: dict[type[exp.Expr], CellReading] = {
     exp.First: "first",
     exp.Last: "last",
@@ -232,17 +52,27 @@ _NAVIGATIONS: dict[type[exp.Expr], CellReading] = {
 }
 
 
+class TypeMismatch(Exception):
+    """A user error: an operation that does not support the types of its operands, at `node`."""
+
+    def __init__(self, message: str, node: exp.Expr, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.node = node
+        self.hint = hint
+
+
 @dataclass(frozen=True)
 class ConditionText:
-    """A condition's text; `own` is the variable of the event() that it was given to."""
+    """A condition as written; `own` is the variable of its event(), None for `.where`."""
 
     text: str
     own: int | None = None
 
 
 class Conjunct:
-    """One conjunct: a node of a parsed text whose names are resolved. `calls`: what the engine
-    is to look up."""
+    """A node of a parsed condition with its names resolved. `calls`: the remote calls that the
+    engine evaluates."""
 
     def __init__(
         self,
@@ -262,7 +92,7 @@ class Conjunct:
 
     @cached_property
     def variables(self) -> frozenset[int]:
-        """What must be filled for the conjunct to be tested."""
+        """The variables that must be filled for the conjunct to be tested."""
         named = self.named(self.node)
         return named if self.own is None else named | {self.own}
 
@@ -276,21 +106,20 @@ class Conjunct:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether Spark can evaluate it on rows alone: no navigation, no user function, nothing
-        that the engine looks up."""
+        """Whether Spark can evaluate it: it has no navigation, user function or remote call."""
         return self.is_of_rows(self.node)
 
     def is_of_rows(self, node: exp.Expr) -> bool:
-        """The same of what is below a node."""
+        """Whether Spark can evaluate the sub-expression `node`."""
         return not any(navigation_of(n) or user_function_of(n) or self.call(n) for n in node.walk())
 
     def named(self, node: exp.Expr) -> frozenset[int]:
-        """The variables that are named below a node."""
+        """The variables that the sub-expression `node` mentions."""
         return self._named[id(node)]
 
     @cached_property
     def _named(self) -> dict[int, frozenset[int]]:
-        """For every node; from the leaves up and without recursion, as ANDs may be long."""
+        """By node id. Leaves first and without recursion: a chain of ANDs may be deep."""
         found: dict[int, frozenset[int]] = {}
         for node in reversed(list(self.node.walk())):
             reference = self._of.get(id(node))
@@ -299,14 +128,14 @@ class Conjunct:
         return found
 
     def names_anything(self, node: exp.Expr) -> bool:
-        """Whether the node is no constant."""
+        """Whether the node is anything but a constant."""
         return bool(self.named(node)) or not self.is_of_rows(node)
 
     def reference(self, node: exp.Expr) -> Reference | None:
         return self._of.get(id(node))
 
     def call(self, node: exp.Expr) -> RemoteCallText | None:
-        """What the engine looks up at this node."""
+        """The remote call that the engine evaluates at this node."""
         return self._calls.get(id(node))
 
     def row_text(self, node: exp.Expr) -> str:
@@ -314,7 +143,7 @@ class Conjunct:
         return self.text_over(node, lambda _: "")
 
     def text_over(self, node: exp.Expr, prefix: Callable[[Reference], str]) -> str:
-        """The node's text over columns, `prefix` in front of each."""
+        """The node's text over columns, each with its prefix."""
         start, end = self.parsed.span(node)
         first = bisect_left(self.references, start, key=lambda r: r.start)
         last = bisect_left(self.references, end, key=lambda r: r.start)
@@ -335,28 +164,17 @@ class Conjunct:
         return tuple(sorted(find_memberships(self.parsed, self.node), key=lambda m: m.value))
 
 
-def navigation_of(node: exp.Expr) -> CellReading | None:
-    """How the node navigates a Kleene list, if it does."""
-    if isinstance(node, exp.Anonymous):
-        return "prev" if node.name.lower() == "prev" else None
-    return _NAVIGATIONS.get(type(node))
-
-
-def user_function_of(node: exp.Expr) -> UserFunction | None:
-    return find_user_function(node.name) if isinstance(node, exp.Anonymous) else None
-
-
 def parse_conjuncts(
     source: ConditionText, names: PatternNames, problems: Problems, lookups: Lookups
 ) -> Iterator[Conjunct]:
-    """The sound conjuncts of a text; what is wrong with the others becomes problems."""
+    """Yields the valid conjuncts of a condition and reports the others as problems."""
     try:
         parsed = parse_expression(source.text)
     except SyntaxProblem as problem:
         problems.add(
-            f"not a Spark SQL expression: {problem.message}",
+            f"this is not a Spark SQL expression: {problem.message}",
             problem.place,
-            hint="conditions are written as in WHERE: a.price < b.price AND a.kind = 'A'",
+            hint="write conditions as in WHERE: a.price < b.price AND a.kind = 'A'",
         )
         return
     before = len(problems.found)
@@ -372,8 +190,8 @@ def parse_conjuncts(
         if references is None or refused:
             continue
         below = {id(each) for each in node.walk()} if calls else set()
-        mine = [call for call in calls if id(call.node) in below]
-        conjunct = replace_calls(Conjunct(parsed, node, references, source.own, mine), lookups)
+        own_calls = [call for call in calls if id(call.node) in below]
+        conjunct = replace_calls(Conjunct(parsed, node, references, source.own, own_calls), lookups)
         if _is_sound(conjunct, names.variables, problems):
             yield conjunct
 
@@ -395,32 +213,20 @@ def _is_sound(conjunct: Conjunct, variables: Sequence[Variable], problems: Probl
             _check_navigation(conjunct, node, how, variables, problems)
     if not conjunct.variables and len(problems.found) == before:
         problems.add(
-            f"{conjunct.text} names no variable",
+            f"{conjunct.text} does not refer to a variable",
             conjunct.place,
-            hint="a condition says something about events: name a variable and its column, "
-            "such as a.price > 10",
+            hint="compare a column of a variable, such as a.price > 10",
         )
     negated = sorted(v for v in conjunct.variables if variables[v].negated)
     if len(negated) > 1:
         both = " and ".join(variables[v].name for v in negated)
         problems.add(
-            f"{conjunct.text} names two negated variables, {both}",
+            f"{conjunct.text} refers to more than one negated variable: {both}",
             conjunct.place,
-            hint="no row fills either of them; tie each to the variables that are filled",
+            hint="write one condition for each negated variable, with variables that are not "
+            "negated",
         )
     return len(problems.found) == before
-
-
-def navigation_argument(node: exp.Expr) -> exp.Expr | None:
-    """The argument of a navigation; None if it has not exactly one."""
-    if isinstance(node, exp.Anonymous):
-        arguments = list(node.expressions)
-    else:
-        arguments = [node.this, *node.expressions]
-    if len(arguments) != 1 or isinstance(arguments[0], exp.Distinct | exp.Star | None):
-        return None
-    argument: exp.Expr = arguments[0]
-    return argument
 
 
 def _check_navigation(
@@ -436,7 +242,7 @@ def _check_navigation(
     if argument is None or len(named) != 1:
         counts = "; count(b) counts the rows of b" if how == "count" else ""
         problems.add(
-            f"{text}: {how} takes one expression over one variable",
+            f"{text}: {how}() takes one expression over the columns of one variable",
             place,
             hint=f"write {how}(b.price){counts}",
         )
@@ -445,19 +251,208 @@ def _check_navigation(
         problems.add(
             f"{text}: navigation cannot be nested",
             place,
-            hint="prev, first, last and the aggregates take columns of the list's elements",
+            hint="prev, first, last and aggregates take expressions over columns",
         )
         return
     variable = variables[next(iter(named))]
     if variable.negated:
         problems.add(
-            f"{text}: {variable.name} is negated and binds no row",
+            f"{text}: {variable.name} is negated, so it binds no list",
             place,
-            hint=f"use {variable.name}.column in plain comparisons",
+            hint=f"use {variable.name}.column without {how}()",
         )
     elif not variable.is_list:
         problems.add(
-            f"{text}: {variable.name} binds one row",
+            f"{text}: {variable.name} binds one row, not a list",
             place,
-            hint=f'drop {how}(), or let the variable bind a list: "{variable.name}+"',
+            hint=f'remove {how}(), or add a quantifier to the variable: "{variable.name}+"',
         )
+
+
+# ---- navigation and user functions ---------------------------------------------------------------
+
+
+def navigation_of(node: exp.Expr) -> CellReading | None:
+    """The navigation or aggregate over a Kleene list that the node is."""
+    if isinstance(node, exp.Anonymous):
+        return "prev" if node.name.lower() == "prev" else None
+    return _NAVIGATIONS.get(type(node))
+
+
+def user_function_of(node: exp.Expr) -> UserFunction | None:
+    return find_user_function(node.name) if isinstance(node, exp.Anonymous) else None
+
+
+def navigation_argument(node: exp.Expr) -> exp.Expr | None:
+    """The argument of a navigation; None unless it has exactly one."""
+    if isinstance(node, exp.Anonymous):
+        arguments = list(node.expressions)
+    else:
+        arguments = [node.this, *node.expressions]
+    if len(arguments) != 1 or isinstance(arguments[0], exp.Distinct | exp.Star | None):
+        return None
+    argument: exp.Expr = arguments[0]
+    return argument
+
+
+# ---- parts over one row --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowPart:
+    """A maximal sub-expression over one variable, which Spark computes on a row. `text` is SQL
+    over an input row. It is computed only where the guards around it hold."""
+
+    node: exp.Expr
+    variable: int
+    text: str
+
+    def guarded(self, guards: Guards) -> str:
+        own = " AND ".join(text for variable, text in guards if variable == self.variable)
+        return f"CASE WHEN {own} THEN {self.text} END" if own else self.text
+
+
+def row_part(conjunct: Conjunct, node: exp.Expr) -> RowPart | None:
+    """The node as a part over one variable; None if Spark cannot evaluate it on a row."""
+    named = conjunct.named(node)
+    if len(named) != 1 or not conjunct.is_of_rows(node):
+        return None
+    reference = conjunct.reference(node)
+    if reference is not None and reference.column is None:
+        return None
+    if isinstance(node, exp.If) and isinstance(node.parent, exp.Case):
+        return None  # WHEN ... THEN ... alone is not an expression
+    if _is_inside_not(conjunct, node):
+        return None
+    return RowPart(node, next(iter(named)), conjunct.row_text(node))
+
+
+def over_one_row(
+    conjunct: Conjunct, nodes: Sequence[exp.Expr]
+) -> tuple[int, tuple[str, ...]] | None:
+    """The only variable that the nodes mention, and their texts on its row; None if they mention
+    several, or if Spark cannot evaluate one of them on a row."""
+    parts = [row_part(conjunct, node) for node in nodes]
+    variables = {part.variable for part in parts if part is not None}
+    is_known = all(
+        part is not None or not conjunct.names_anything(node)
+        for part, node in zip(parts, nodes, strict=True)
+    )
+    if len(variables) != 1 or not is_known:
+        return None
+    return variables.pop(), tuple(conjunct.row_text(node) for node in nodes)
+
+
+def _is_inside_not(conjunct: Conjunct, node: exp.Expr) -> bool:
+    """Whether the node shares its text with a NOT around it, as in `x IS NOT NULL`."""
+    parent = node.parent
+    return isinstance(parent, exp.Not) and conjunct.parsed.span(node) == conjunct.parsed.span(
+        parent
+    )
+
+
+def is_column(conjunct: Conjunct, node: exp.Expr) -> bool:
+    """Whether the node is a plain column (or a field of one), which cannot fail on any row."""
+    while isinstance(node, exp.Paren | exp.Dot):
+        node = node.this
+    reference = conjunct.reference(node)
+    return reference is not None and reference.column is not None
+
+
+# ---- remote values as columns --------------------------------------------------------------------
+
+
+def is_sound_call(
+    parsed: ParsedExpression, call: RemoteCallText, lookups: Lookups, problems: Problems
+) -> bool:
+    """Whether the call has a valid key; if not, it is reported."""
+    argument = lambda_argument(call)
+    if argument is not None:
+        problems.add(
+            f"the key of {call.name!r} depends on the lambda argument {argument}",
+            call.place,
+            hint="explode the array before matching and look up by the exploded column",
+        )
+        return False
+    known = lookups.known[call.name]
+    if known.keys is not None and len(known.keys) != len(call.keys):
+        columns = ", ".join(name for name, _ in known.keys)
+        wanted = f"{len(known.keys)} part{'s' * (len(known.keys) > 1)}"
+        problems.add(
+            f"the key of {call.name!r} has {wanted} ({columns}), but this call has "
+            f"{len(call.keys)}",
+            call.place,
+            hint=f"write remote('{call.name}', {', '.join(f'a.{n}' for n, _ in known.keys)})",
+        )
+        return False
+    return True
+
+
+def key_variable(conjunct: Conjunct, call: RemoteCallText) -> int | None:
+    """The variable on whose row the key can be computed; None if there is no single one."""
+    if not all(conjunct.is_of_rows(key) for key in call.keys):
+        return None
+    named = frozenset[int]().union(*(conjunct.named(key) for key in call.keys))
+    if not named and conjunct.is_of_rows(conjunct.node) and len(conjunct.variables) == 1:
+        named = conjunct.variables
+    return next(iter(named)) if len(named) == 1 else None
+
+
+def replace_calls(conjunct: Conjunct, lookups: Lookups, *, fetched: bool = False) -> Conjunct:
+    """The conjunct with columns in place of its calls of tables; `fetched`: of all sources.
+
+    Spark joins a table before matching, where the key is of one variable's row. A fetched source
+    becomes a column only where the engine cannot compute with its value. A column is a name of the
+    conjunct like those of the input, so masks, hoisting, inferred keys and conditions after
+    matching need no rule for it, and places in messages stay those of the user's text.
+    """
+    remaining, references = [], list(conjunct.references)
+    outer = _without_calls(conjunct)
+    for call in conjunct.calls:
+        known = lookups.known[call.name]
+        variable = key_variable(outer, call) if known.is_table or fetched else None
+        if variable is None:
+            remaining.append(call)
+            continue
+        start, end = call.place.start, call.place.end
+        column = _lookup_column(outer, call, variable, lookups)
+        references = [r for r in references if not start <= r.start < end]
+        references.append(Reference(call.node, variable, column.column, start, end))
+    if len(remaining) == len(conjunct.calls):
+        return conjunct
+    return type(conjunct)(conjunct.parsed, conjunct.node, references, conjunct.own, remaining)
+
+
+def _without_calls(conjunct: Conjunct) -> Conjunct:
+    """The conjunct as if its calls were plain expressions, so that a call's key can be judged."""
+    return type(conjunct)(conjunct.parsed, conjunct.node, conjunct.references, conjunct.own)
+
+
+def _lookup_column(
+    conjunct: Conjunct, call: RemoteCallText, variable: int, lookups: Lookups
+) -> LookupColumn:
+    known = lookups.known[call.name]
+    keys = tuple(conjunct.row_text(key) for key in call.keys)
+    places = [conjunct.parsed.place(key) for key in call.keys]
+    wanted = LookupColumn("", known, keys)
+    if not all(isinstance(k, exp.Literal) or is_column(conjunct, k) for k in call.keys):
+        guards = [text for v, text in _surrounding_guards(conjunct, call.node) if v == variable]
+        wanted = LookupColumn("", known, keys, variable, tuple(guards))
+    return lookups.column(wanted, places)
+
+
+def _surrounding_guards(conjunct: Conjunct, node: exp.Expr) -> Guards:
+    """What the surrounding expression implies for the rows on which a node is evaluated."""
+
+    def one_row(nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
+        # A guard with a remote call has no value yet when the key is computed.
+        is_remote = any(is_remote_call(each) for given in nodes for each in given.walk())
+        return None if is_remote else over_one_row(conjunct, nodes)
+
+    path, around = {id(node)}, []
+    while node is not conjunct.node and node.parent is not None:
+        node = node.parent
+        operands = guarded_operands(node, one_row)
+        around.append(next((guards for each, guards in operands if id(each) in path), ()))
+        path.add(id(node))
+    return tuple(dict.fromkeys(guard for guards in reversed(around) for guard in guards))

@@ -1,9 +1,9 @@
-"""Operands that Spark evaluates only on some rows, and what is known of those rows.
+"""Guards: conditions under which Spark evaluates an operand.
 
-Hoisting must not raise an error that Spark would never raise: in
-`a.kind <> 'n' OR CAST(a.payload AS INT) > b.x` the cast is computed only where the alternatives
-before it leave the result open. The same holds for the branches of every conditional function.
-A guard over another variable cannot be kept: its row is not known yet.
+Hoisting must not raise an error that Spark would not raise: in
+`a.kind <> 'n' OR CAST(a.payload AS INT) > b.x` the cast is computed only where the first operand is
+not TRUE. The same holds for the branches of conditional functions. A guard over another variable
+is dropped: its row is not known yet.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _IS_NULL, _IS_NOT_NULL = "(({}) IS NULL)", "(({}) IS NOT NULL)"
 _EQUAL, _NOT_LESS = "({}) = ({})", "({}) >= ({})"
 _NEGATED = {TRUE: FALSE, FALSE: TRUE, NOT_TRUE: NOT_FALSE, NOT_FALSE: NOT_TRUE}
 
-# The only variable that nodes are about, and their texts on its row (see parts.over_one_row).
+# The only variable that nodes mention, and their texts on its row (conditions.over_one_row).
 OneRow = Callable[[Sequence[exp.Expr]], tuple[int, tuple[str, ...]] | None]
 
 
 def guarded_operands(node: exp.Expr, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
-    """The operands of a node in the order in which Spark evaluates them, each with what the ones
-    before it say of the rows on which it is evaluated."""
+    """The operands of a node in Spark's order of evaluation, each with the guards that the operands
+    before it imply."""
     rule = _RULES.get(type(node))
     if rule is not None:
         return rule(node, one_row)
@@ -62,12 +62,12 @@ def _tested(value: exp.Expr | None, test: exp.Expr, form: str, one_row: OneRow) 
     """CASE value WHEN test compares the two; CASE WHEN test is a condition."""
     if value is None:
         return _implied(test, form, one_row)
-    return _said((value, test), form.format(_EQUAL), one_row)
+    return _guard_of((value, test), form.format(_EQUAL), one_row)
 
 
 def _if(node: exp.If, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
     if isinstance(node.parent, exp.Case):
-        return  # a WHEN ... THEN ..., of which CASE itself has told
+        return  # WHEN ... THEN ...: _case has yielded its operands
     yield node.this, ()
     yield node.args["true"], _implied(node.this, TRUE, one_row)
     if node.args.get("false") is not None:
@@ -76,8 +76,8 @@ def _if(node: exp.If, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
 
 def _nvl2(node: exp.Nvl2, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
     yield node.this, ()
-    yield node.args["true"], _said((node.this,), _IS_NOT_NULL, one_row)
-    yield node.args["false"], _said((node.this,), _IS_NULL, one_row)
+    yield node.args["true"], _guard_of((node.this,), _IS_NOT_NULL, one_row)
+    yield node.args["false"], _guard_of((node.this,), _IS_NULL, one_row)
 
 
 def _coalesce(node: exp.Coalesce, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
@@ -85,14 +85,14 @@ def _coalesce(node: exp.Coalesce, one_row: OneRow) -> Iterator[tuple[exp.Expr, G
     guards: Guards = ()
     for operand in (node.this, *node.expressions):
         yield operand, guards
-        guards += _said((operand,), _IS_NULL, one_row)
+        guards += _guard_of((operand,), _IS_NULL, one_row)
 
 
 def _between(node: exp.Between, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
     value, low, high = (node.args[key] for key in ("this", "low", "high"))
     yield value, ()
     yield low, ()
-    yield high, _said((value, low), NOT_FALSE.format(_NOT_LESS), one_row)
+    yield high, _guard_of((value, low), NOT_FALSE.format(_NOT_LESS), one_row)
 
 
 def _in(node: exp.In, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
@@ -100,18 +100,20 @@ def _in(node: exp.In, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:
     guards: Guards = ()
     for earlier, item in pairwise((None, *node.expressions)):
         if earlier is not None:
-            guards += _said((node.this, earlier), NOT_TRUE.format(_EQUAL), one_row)
+            guards += _guard_of((node.this, earlier), NOT_TRUE.format(_EQUAL), one_row)
         yield item, guards
 
 
-def _said(nodes: Sequence[exp.Expr], form: str, one_row: OneRow) -> Guards:
+def _guard_of(nodes: Sequence[exp.Expr], form: str, one_row: OneRow) -> Guards:
+    """`form` over the nodes, if they mention one variable."""
     found = one_row(nodes)
     return () if found is None else ((found[0], form.format(*found[1])),)
 
 
 def _implied(node: exp.Expr, form: str, one_row: OneRow) -> Guards:
-    """What follows for single rows from a condition that is TRUE, FALSE, not TRUE or not FALSE."""
-    whole = _said((node,), form, one_row)
+    """The guards on single rows that follow from a condition which is TRUE, FALSE, not TRUE or not
+    FALSE."""
+    whole = _guard_of((node,), form, one_row)
     if whole:
         return whole
     node = node.unnest()

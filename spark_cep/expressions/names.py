@@ -1,8 +1,8 @@
-"""Which variable and which column of the input each name in a text means.
+"""Name resolution: the variable and the input column that each name in a condition refers to.
 
-In a dotted name the first part is a variable if the pattern has it, else a column. Bare names are
-columns of the event that a condition stands on, and mean nothing in `.where`. Variables match
-without regard to case, columns as the session has it. Fields of structs are Spark's to check.
+The first part of a dotted name is a variable if the pattern has it, else a column. A bare name is a
+column of the event that the condition belongs to; `.where` has no bare names. Variables are case
+insensitive, columns as the session is configured. Spark checks the fields of structs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ def quote_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class Reference:
-    """A name in a text: a column of one variable's row, or (`column` None) the variable itself.
+    """A name in a condition: a column of a variable's row, or (`column` None) the variable itself.
 
-    The characters [start, end) hold the name up to the column; fields of structs follow them.
-    `plain` is the text of the whole name over the input's columns.
+    The characters [start, end) are the name up to the column; fields of a struct follow them.
     """
 
     node: exp.Expr
@@ -45,7 +44,7 @@ class Reference:
     end: int
 
     def edit(self, prefix: str = "") -> tuple[int, int, str]:
-        """The edit that makes the name one of an input row, or of the struct `prefix`."""
+        """The edit that makes it a column of an input row, or of the struct `prefix`."""
         assert self.column is not None
         return self.start, self.end, prefix + quote_name(self.column.name)
 
@@ -71,20 +70,20 @@ class PatternNames:
         return self._ids.get(name.casefold())
 
     def column(self, name: str, place: Place, problems: Problems) -> ColumnInfo | None:
-        """The input's column of this name; else a problem."""
+        """The input column of this name; None, with a problem, if there is not exactly one."""
         found = self.matching(name)
         if len(found) == 1:
             return found[0]
         if found:
             problems.add(
-                f"{name} is ambiguous: the input has {len(found)} columns of this name",
+                f"{name} is ambiguous: the input has {len(found)} columns with this name",
                 place,
                 hint="rename one of them before matching: df.withColumnRenamed(...)",
             )
             return None
         known = [column.name for column in self.columns]
-        meant = nearest_name(name, known)
-        hint = f"did you mean {meant}?" if meant else f"its columns are {list_names(known)}"
+        nearest = nearest_name(name, known)
+        hint = f"did you mean {nearest}?" if nearest else f"its columns are {list_names(known)}"
         problems.add(f"the input has no column {name}", place, hint=hint)
         return None
 
@@ -96,18 +95,18 @@ class PatternNames:
     def references(
         self, parsed: ParsedExpression, node: exp.Expr, own: int | None, problems: Problems
     ) -> list[Reference] | None:
-        """Every name below the node; None if one of them is wrong. `own`: the variable whose
-        event a bare column belongs to, if there is one."""
+        """Every name below the node; None if one of them is invalid. `own`: the variable that bare
+        columns belong to, if any."""
         found = [self._reference(parsed, column, own, problems) for column in columns_of(node)]
-        known = [each for each in found if each is not None]
-        return known if len(known) == len(found) else None
+        valid = [each for each in found if each is not None]
+        return valid if len(valid) == len(found) else None
 
     def _reference(
         self, parsed: ParsedExpression, node: exp.Column, own: int | None, problems: Problems
     ) -> Reference | None:
         if isinstance(node.this, exp.Star):
             problems.add(
-                f"{parsed.text_of(node)} is no value",
+                f"{parsed.text_of(node)} is not a value",
                 parsed.place(node),
                 hint="name one column; count(b) counts the rows of b",
             )
@@ -140,7 +139,7 @@ class PatternNames:
     def _of_own(
         self, node: exp.Column, parts: Sequence[NamePart], own: int | None, problems: Problems
     ) -> Reference | None:
-        """A bare column, perhaps with fields behind it."""
+        """A bare column, with or without fields of a struct."""
         if len(parts) > 1 and not self.matching(parts[0].name):
             self._unknown_variable(parts[0], problems)
         elif own is None:
@@ -155,16 +154,16 @@ class PatternNames:
     def _uncaptured(
         self, node: exp.Expr, column: ColumnInfo, place: Place, problems: Problems
     ) -> bool:
-        """Without its variable a column must not look like the argument of a lambda around it."""
+        """Whether the column without its variable would not be captured by a lambda around it."""
         while node.parent is not None:
             node = node.parent
             if isinstance(node, exp.Lambda):
                 for argument in node.expressions:
                     if argument.name.casefold() == column.name.casefold():
                         problems.add(
-                            f"the lambda's argument {argument.name} hides the column {column.name}",
+                            f"the lambda argument {argument.name} hides the column {column.name}",
                             place,
-                            hint="give the argument another name",
+                            hint="rename the lambda argument",
                         )
                         return False
         return True
@@ -172,9 +171,9 @@ class PatternNames:
     def _bare_variable(self, part: NamePart, problems: Problems) -> None:
         first = self.columns[0].name if self.columns else "column"
         problems.add(
-            f"{part.name} is a variable, not a value",
+            f"{part.name} is a variable, not a column",
             part.place,
-            hint=f"name one of its columns, such as {part.name}.{first}",
+            hint=f"write one of its columns, such as {part.name}.{first}",
         )
 
     def _no_variable(self, parts: Sequence[NamePart], problems: Problems) -> None:
@@ -182,20 +181,20 @@ class PatternNames:
         example = next((v.name for v in self.variables if not v.negated), "a")
         first, last = parts[0].place, parts[-1].place
         problems.add(
-            f"{text} names no variable",
+            f"{text} does not refer to a variable",
             Place(first.text, first.start, last.end),
-            hint=f"write {example}.{text}; a bare column stands only in event(name, condition), "
-            "where it is that event's own",
+            hint=f"write {example}.{text}; bare columns are allowed only in event(name, "
+            "condition), where they belong to that event",
         )
 
     def _unknown_variable(self, part: NamePart, problems: Problems) -> None:
         known = [v.name for v in self.variables]
-        meant = nearest_name(part.name, known)
-        hint = f"did you mean {meant}?" if meant else f"its variables are {list_names(known)}"
+        nearest = nearest_name(part.name, known)
+        hint = f"did you mean {nearest}?" if nearest else f"its variables are {list_names(known)}"
         problems.add(f"the pattern has no variable {part.name}", part.place, hint=hint)
 
 
-# In timestampdiff(MINUTE, a.ts, b.ts) the unit is a keyword, which the parser takes for a name.
+# In timestampdiff(MINUTE, a.ts, b.ts) the unit is a keyword, but the parser returns a column.
 _WITH_UNIT = frozenset(
     {
         "timestampadd", "timestampdiff", "timediff", "dateadd", "date_add", "datediff",
@@ -211,7 +210,7 @@ _UNITS = frozenset(
 
 
 def columns_of(node: exp.Expr) -> Iterator[exp.Column]:
-    """Every name below the node that means a column or a variable."""
+    """Every name below the node that refers to a column or a variable."""
     for column in node.find_all(exp.Column, bfs=False):
         if not _is_unit(column):
             yield column
@@ -229,13 +228,13 @@ def _is_unit(column: exp.Column) -> bool:
 
 
 def name_parts_of(parsed: ParsedExpression, node: exp.Column) -> list[NamePart]:
-    """The dotted name's parts with their places; those that the tree keeps outside the column
-    (`a.x.y.z.w`) are no names of ours."""
+    """The parts of a dotted name with their places, without the fields that the tree keeps outside
+    the column (`a.x.y.z.w`)."""
     top: exp.Expr = node
     while isinstance(top.parent, exp.Dot) and top.parent.this is top:
         top = top.parent
     at, _ = parsed.tokens_of(top)
-    # Brackets may stand before the name that begins here: `(a.x)`.
+    # The node may begin with parentheses: `(a.x)`.
     while parsed.tokens[at].token_type == TokenType.L_PAREN:
         at += 1
     parts = []

@@ -1,9 +1,9 @@
-"""What an expression tree is made of before its columns are shipped.
+"""The operands of a conjunct while it is translated, their conversion, and how they are shipped.
 
-While a conjunct is translated its leaves still are text: `Hoisted` is what Spark computes on one
-variable's row, `Fixed` what is the same for all rows. So an operand can be brought to another
-type by a CAST in its text, which Spark then does exactly; only what the engine itself computes
-needs the engine's `cast`. `shipped` turns the finished tree into the engine's.
+Leaves are still text: a `RowOperand` is computed by Spark on one variable's row, a
+`ConstantOperand` is the same for all rows. So an operand is converted to another type by a CAST in
+its text, which Spark evaluates exactly; only results of the engine need the engine's `cast`.
+`ship_expression` turns the finished tree into the engine's.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowOperand(Expression):
-    """Text over an input row, read at the rows of a variable. `text` None: count(b).
-    `may_fail`: computing it on other rows could raise an error, so it is guarded."""
+    """SQL over an input row, read at the rows of a variable. `text` None: count(b). `may_fail`: on
+    other rows it could raise an error, so it is guarded."""
 
     variable: int
     text: str | None
@@ -53,25 +53,26 @@ class ConstantOperand(Expression):
 
 
 class InexactError(Exception):
-    """Only Spark can evaluate this; `reason` completes "the engine cannot evaluate ...:"."""
+    """Only Spark can evaluate this exactly. `reason` completes "the engine cannot evaluate ..."."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-_READ_AS_IT_IS = frozenset({"each", "prev", "first", "last"})
+_VALUE_READINGS = frozenset({"each", "prev", "first", "last"})
 
 
 class Conversion:
-    """Brings operands to the types that Spark's rules ask for."""
+    """Converts operands to the types that Spark's rules require."""
 
     def __init__(self, typer: Typer, *, ansi: bool) -> None:
         self._typer = typer
         self._ansi = ansi
 
     def to(self, operand: Expression, target: Type, *, in_engine: bool = False) -> Expression:
-        """`in_engine`: prefer the engine's cast, which ships no column of its own."""
+        """The operand as `target`. `in_engine`: prefer the engine's cast, which ships no further
+        column."""
         if operand.type == target:
             return operand
         if isinstance(operand, ConstantOperand):
@@ -83,17 +84,17 @@ class Conversion:
         exact = widens(operand.type, target)
         if exact and (in_engine or not isinstance(operand, RowOperand)):
             return Call("cast", (operand,), target)
-        if isinstance(operand, RowOperand) and operand.reading in _READ_AS_IT_IS:
-            # A cast that fails makes the comparison NULL, as an error across variables does.
+        if isinstance(operand, RowOperand) and operand.reading in _VALUE_READINGS:
+            # A failing cast makes the comparison NULL, as an error across variables does.
             safely = self._ansi and operand.type.kind == "string"
             text = sql_cast(operand.text or "", target, safely=safely)
             return replace(operand, text=text, type=target)
         if exact:
             return Call("cast", (operand,), target)
-        raise InexactError("a value computed from several rows would have to be cast")
+        raise InexactError("a cast of a value computed from several rows")
 
     def constant(self, text: str) -> Constant:
-        """The value of text without columns; raises ValueError with Spark's sentence."""
+        """The value of SQL without columns; raises ValueError with Spark's message."""
         known = parse_literal(text)
         if known is not None:
             return known
@@ -114,7 +115,7 @@ class Conversion:
 
 
 def ship_expression(expression: Expression, shipment: ColumnRequests) -> Expression:
-    """The tree as the engine takes it: hoisted texts become columns of the shipment."""
+    """The expression for the engine: row operands become columns of the shipment."""
     if isinstance(expression, ConstantOperand):
         return expression.constant
     if isinstance(expression, RowOperand):

@@ -1,8 +1,8 @@
-"""order_by: columns, or texts such as "ts" and "price DESC NULLS LAST".
+"""order_by and partition_by: columns, or text such as "ts" and "price DESC NULLS LAST".
 
-The first one is the event time. Event patterns, and windows anywhere, need it ascending and of a
-type that has distances, because windows and the places where a NOT looks are measured in it. Row
-patterns without a window only need an order, and without one take rows as they come.
+The first order column is the event time. Event patterns, and row patterns with a window, need it
+ascending and of a type with differences, because windows and the range of a NOT are measured in
+it. Row patterns without a window accept any order, or none.
 """
 
 from __future__ import annotations
@@ -23,40 +23,6 @@ from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
 from spark_cep.expressions.types import NUMBERS, TIMES, name_of
 from spark_cep.udfs.expressions import BOOL, Type
 
-# --------------------------------------------------------------------------------------------------
-# partition_by: the names of input columns.
-# --------------------------------------------------------------------------------------------------
-
-
-def partition_of(partition_by: Any, names: PatternNames, problems: Problems) -> tuple[str, ...]:
-    """The partition columns as the input spells them; those that are wrong become problems."""
-    given = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
-    found = []
-    for name in given:
-        if not isinstance(name, str):
-            problems.add(
-                f"partition_by takes column names, not {type(name).__name__}",
-                hint='partition_by="venue" or partition_by=["venue", "currency"]; compute other '
-                "keys as columns first",
-            )
-            continue
-        bare = name.strip()
-        if len(bare) > 1 and bare[0] == bare[-1] == "`":
-            bare = bare[1:-1].replace("``", "`")
-        before = len(problems.found)
-        column = names.column(bare, Place.whole(name), problems)
-        if column is not None and column.name not in found:
-            found.append(column.name)
-        elif len(problems.found) > before:
-            _prefix_last_problem(problems)
-    return tuple(found)
-
-
-def _prefix_last_problem(problems: Problems) -> None:
-    last = problems.found.pop()
-    problems.add(f"partition_by: {last.message}", last.place, hint=last.hint)
-
-
 _SUFFIX = re.compile(
     r"(?P<expression>.*?)(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*",
     re.I | re.S,
@@ -67,10 +33,10 @@ _HINT = 'order_by="ts", or several columns: order_by=["ts", "id DESC"]'
 def orders_of(
     order_by: Any, names: PatternNames, typer: Typer, problems: Problems
 ) -> tuple[OrderBy, ...]:
-    """The order columns; those that are wrong become problems."""
+    """The order columns of an event pattern; invalid ones become problems."""
     given = _as_list(order_by)
     if not given:
-        problems.add("order_by is missing: a pattern needs an order of the rows", hint=_HINT)
+        problems.add("order_by is missing: an event pattern needs an event time", hint=_HINT)
         return ()
     return _orders(given, names, typer, problems, timed=True)
 
@@ -78,7 +44,7 @@ def orders_of(
 def row_orders_of(
     order_by: Any, names: PatternNames, typer: Typer, problems: Problems, *, timed: bool
 ) -> tuple[OrderBy, ...]:
-    """The same for a row pattern. `timed`: it has a window."""
+    """The order columns of a row pattern. `timed`: it has a window."""
     given = _as_list(order_by)
     if not given and timed:
         problems.add("order_by is missing: WITHIN needs an event time", hint=_HINT)
@@ -132,25 +98,25 @@ def _order(given: Any, names: PatternNames, typer: Typer, problems: Problems) ->
 def _resolve_expression(
     given: str, text: str, names: PatternNames, problems: Problems
 ) -> tuple[str, Type | None] | None:
-    """The text over input columns, and its type where it is a plain column."""
+    """SQL over input columns, with its type where it is a plain column."""
     try:
         parsed = parse_expression(text)
     except SyntaxProblem as problem:
         place = Place(given, problem.place.start, problem.place.end)
-        problems.add(f"order_by cannot be read: {problem.message}", place, hint=_HINT)
+        problems.add(f"order_by is not valid: {problem.message}", place, hint=_HINT)
         return None
-    asked = next((node for node in parsed.root.walk() if is_remote_call(node)), None)
-    if asked is not None:
-        place = Place(given, *parsed.span(asked))
+    remote = next((node for node in parsed.root.walk() if is_remote_call(node)), None)
+    if remote is not None:
+        place = Place(given, *parsed.span(remote))
         hint = "join the remote table to the input before matching, and order by its column"
-        problems.add("order_by: remote data has no place in the order", place, hint=hint)
+        problems.add("order_by: remote() is not supported here", place, hint=hint)
         return None
     refused = next(find_refusals(parsed, parsed.root), None)
     if refused is not None:
         place = Place(given, refused.place.start, refused.place.end)
         problems.add(f"order_by: {refused.message}", place, hint=refused.hint)
         return None
-    # Order columns are input columns: no variable is known here.
+    # Order columns are input columns: names of variables are not resolved.
     rows = PatternNames((), names.columns, case_sensitive=names.case_sensitive)
     inner = Problems()
     references = rows.references(parsed, parsed.root, 0, inner)
@@ -179,7 +145,7 @@ def _order_of_column(given: Any, typer: Typer, problems: Problems) -> OrderBy | 
         return None
     try:
         (answer,) = typer.of_row([given])
-    except Exception as error:  # whatever a foreign object makes of being a column
+    except Exception as error:  # any error of an object that is not a Column
         raise PatternError(
             f"order_by takes column names and Columns, not {type(given).__name__}", hint=_HINT
         ) from error
@@ -200,16 +166,16 @@ def _order_of_column(given: Any, typer: Typer, problems: Problems) -> OrderBy | 
 def _check_comparable(
     comparison: RowExpression, type_: Type, given: str, typer: Typer, problems: Problems
 ) -> bool:
-    """Nested types are ordered if Spark can compare them."""
+    """Whether Spark can order the type; only nested types need to be checked."""
     if type_.kind != "other":
         return True
     (answer,) = typer.of_row([comparison])
     if answer == BOOL:
         return True
     problems.add(
-        f"order_by: {given} has no order",
+        f"order_by: {given} cannot be ordered",
         Place.whole(given),
-        hint="order by columns whose values can be compared; maps and variants cannot",
+        hint="order by columns whose values can be compared, not by maps or variants",
     )
     return False
 
@@ -220,11 +186,38 @@ def _check_event_time(first: OrderBy, given: Any, problems: Problems) -> None:
         problems.add(
             "the first order column must be ascending: it is the event time",
             place,
-            hint="drop DESC; later order columns may descend",
+            hint="remove DESC; other order columns may be descending",
         )
     if first.type.kind not in TIMES | NUMBERS:
         problems.add(
-            f"the first order column is the event time, and {name_of(first.type)} is none",
+            f"the first order column is the event time, so it cannot be {name_of(first.type)}",
             place,
             hint="order by a timestamp, a date or a number first",
         )
+
+
+# ---- partition_by --------------------------------------------------------------------------------
+
+
+def partition_of(partition_by: Any, names: PatternNames, problems: Problems) -> tuple[str, ...]:
+    """The partition columns as the input spells them; invalid ones become problems."""
+    given = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
+    found = []
+    for name in given:
+        if not isinstance(name, str):
+            problems.add(
+                f"partition_by takes column names, not {type(name).__name__}",
+                hint='partition_by="venue" or partition_by=["venue", "currency"]; add a computed '
+                "key as a column first",
+            )
+            continue
+        bare = name.strip()
+        if len(bare) > 1 and bare[0] == bare[-1] == "`":
+            bare = bare[1:-1].replace("``", "`")
+        inner = Problems()
+        column = names.column(bare, Place.whole(name), inner)
+        if column is not None and column.name not in found:
+            found.append(column.name)
+        for each in inner.found:
+            problems.add(f"partition_by: {each.message}", each.place, hint=each.hint)
+    return tuple(found)

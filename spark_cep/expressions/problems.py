@@ -1,7 +1,7 @@
-"""All that is wrong with a pattern, collected and reported in one PatternError.
+"""Problems of a pattern, collected and reported in one PatternError.
 
-A problem says what is wrong, where, and what to write instead. Checks add problems and go on, so
-a user sees every mistake at once; whoever finds nothing more to check calls `raise_if_any`.
+A problem says what is wrong, where, and what to write instead. Checks add problems and continue,
+so that the user sees all of them at once; the last check is followed by `raise_if_any`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Excerpt(str):
-    """A text that was cut out of a larger one, and is shown there: part of a query, for example.
-    What is derived from it (`strip`, slices) is a plain text again and is shown by itself."""
+    """Part of a larger text, such as a query, in which problems are shown. Strings derived from it
+    (`strip`, slices) are plain strings."""
 
     whole: str
     offset: int
@@ -28,7 +28,7 @@ class Excerpt(str):
 
     @classmethod
     def altered(cls, text: str, whole: str) -> Excerpt:
-        """A text of the same length as the one that it stands for."""
+        """A modified copy of `whole` that has the same length."""
         return cls._of(text, whole, 0)
 
     @classmethod
@@ -38,13 +38,13 @@ class Excerpt(str):
         return found
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Where it was cut from is of no use in a worker.
+        # Workers do not need the larger text.
         return str, (str(self),)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Characters [start, end) of a text that the user wrote."""
+    """Characters [start, end) of a user's text."""
 
     text: str
     start: int
@@ -72,7 +72,7 @@ class Place:
         return before.count("\n") + 1, self.start - (before.rfind("\n") + 1) + 1
 
     def drawing(self) -> str:
-        """The line, and carets under what is meant.
+        """The line with carets under the place.
 
         >>> print(Place("a.x < b.y", 6, 9).drawing())
         a.x < b.y
@@ -83,7 +83,7 @@ class Place:
         stop = self.text.find("\n", self.start)
         line = self.text[begin : stop if stop >= 0 else len(self.text)]
         marked = max(1, min(self.end - self.start, len(line) - (column - 1)))
-        # Tabs stay tabs, so that the caret stands under its character however wide they are.
+        # Tabs stay tabs, so that the caret is under its character for every tab width.
         indent = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
         return f"{line}\n{indent}{'^' * marked}"
 
@@ -94,7 +94,7 @@ class Problem:
     place: Place | None = None
     hint: str | None = None
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """The message with its place, without the hint."""
         if self.place is None:
             return self.message
@@ -118,7 +118,7 @@ class Problem:
 
 @dataclass
 class Problems:
-    """`subject`: what it is that has the problems."""
+    """`subject`: the beginning of the summary, "the pattern has"."""
 
     found: list[Problem] = field(default_factory=list)
     subject: str = "the pattern has"
@@ -129,7 +129,7 @@ class Problems:
             self.found.append(problem)
 
     def take(self, error: PatternError, place: Place | None = None) -> None:
-        """An error that a single check raised becomes one problem among others."""
+        """Adds the error of a single check as a problem."""
         self.add(error.message, place, hint=error.hint)
 
     def raise_if_any(self) -> None:
@@ -137,15 +137,15 @@ class Problems:
             raise self.error()
 
     def error(self) -> PatternError:
-        """All problems as one error; there must be some."""
+        """All problems as one error; there must be at least one."""
         details: dict[str, object] = {"problems": [p.details() for p in self.found]}
         if len(self.found) == 1:
             only = self.found[0]
-            return PatternError(only.described(), hint=only.hint, details=details)
+            return PatternError(only.describe(), hint=only.hint, details=details)
         parts = [f"{self.subject} {len(self.found)} problems"]
         for number, problem in enumerate(self.found, 1):
             hint = f"\n  hint: {problem.hint}" if problem.hint else ""
-            parts.append(f"{number}. {problem.described()}{hint}")
+            parts.append(f"{number}. {problem.describe()}{hint}")
         return PatternError("\n".join(parts), details=details)
 
 
@@ -161,7 +161,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def list_names(names: Iterable[str], limit: int = 8) -> str:
-    """Names for a message, the many cut short."""
+    """Names for a message; a long list is shortened."""
     names = list(names)
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown}, ... ({len(names)} in all)"

@@ -1,8 +1,8 @@
-"""What no condition may contain, whoever evaluates it.
+"""Functions and syntax that conditions and measures may not contain.
 
-A condition is evaluated at a time and as often as the plan likes, on one row or on one match, so
-it must give one value and always the same. Functions are looked for by the name that the user
-wrote, because a parser may know them under another.
+The plan decides when and how often a condition is evaluated, on a row or on a match, so it must be
+deterministic and return one value. Functions are found by the name that the user wrote, because
+the parser may rename them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GENERATORS = _words(
 WINDOW_FUNCTIONS = _words(
     "row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value"
 )
-# All of Spark's aggregates but those that fold a Kleene list (expressions.FOLDS).
+# Spark's aggregates, without those that are computed over a Kleene list.
 REFUSED_AGGREGATES = _words(
     "any_value approx_count_distinct approx_percentile percentile_approx array_agg bit_and bit_or "
     "bit_xor bool_and bool_or every collect_list collect_set corr count_if count_min_sketch "
@@ -55,13 +55,13 @@ class Refusal:
     hint: str
 
 
-_FOLDS_HINT = "over a Kleene variable there are first, last, count, sum, avg, min and max"
+_FOLDS_HINT = "over a Kleene variable use first, last, count, sum, avg, min or max"
 
 
 def find_refusals(
     parsed: ParsedExpression, node: exp.Expr, *, in_measure: bool = False
 ) -> Iterator[Refusal]:
-    """What stands below the node and may not; one refusal for each place."""
+    """The refusals of everything below the node, one for each place."""
     for part in node.find_all(exp.Subquery, exp.Select, exp.Window, exp.Filter, exp.IgnoreNulls):
         if isinstance(part, exp.Select) and isinstance(part.parent, exp.Subquery):
             continue
@@ -75,23 +75,23 @@ def find_refusals(
 def _refuse_syntax(parsed: ParsedExpression, part: exp.Expr) -> Refusal:
     place = parsed.place(part)
     if isinstance(part, exp.Window):
-        return Refusal("a window function has no place here", place, _FOLDS_HINT)
+        return Refusal("window functions are not supported here", place, _FOLDS_HINT)
     if isinstance(part, exp.Filter | exp.IgnoreNulls):
-        return Refusal("FILTER and IGNORE NULLS have no place here", place, _FOLDS_HINT)
+        return Refusal("FILTER and IGNORE NULLS are not supported here", place, _FOLDS_HINT)
     hint = "join the other table to the input first"
-    return Refusal("a subquery has no place here", place, hint)
+    return Refusal("subqueries are not supported here", place, hint)
 
 
 def _refuse_function(name: str, place: Place) -> Refusal | None:
     if name in NON_DETERMINISTIC:
         return Refusal(
-            f"{name}() gives another value each time, so the matches would be left to chance",
+            f"{name}() is not deterministic, so the matches would not be reproducible",
             place,
             f"compute it once, before matching: df.withColumn('x', F.expr('{name}()'))",
         )
     if name in GENERATORS:
         return Refusal(
-            f"{name}() makes several rows of one",
+            f"{name}() returns several rows",
             place,
             "explode the input before matching, or use exists(array, x -> ...) on the array",
         )
@@ -99,10 +99,10 @@ def _refuse_function(name: str, place: Place) -> Refusal | None:
         return Refusal(
             f"{name}() is a window function",
             place,
-            "compute it before matching; in a Kleene list prev(b.x) is the element before",
+            "compute it before matching; in a Kleene list prev(b.x) is the previous element",
         )
     if name in REFUSED_AGGREGATES:
-        return Refusal(f"{name}() is an aggregate that patterns do not have", place, _FOLDS_HINT)
+        return Refusal(f"the aggregate {name}() is not supported", place, _FOLDS_HINT)
     return None
 
 
@@ -114,11 +114,11 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.S)
 
 
 def column_refusal(column: object) -> Refusal | None:
-    """The first refused function of a Column. Its str() is all that a classic one shows."""
+    """The first refused function of a Column; a classic Column can only be read by its str()."""
     printed = str(column)
     inside = _PRINTED.fullmatch(printed)
     shown = printed if inside is None else inside[1]
-    # Not getattr: a classic Column answers any name with a field of itself.
+    # Not getattr: a classic Column returns a field of itself for any name.
     expression = getattr(column, "__dict__", {}).get("_expr")
     searched = _blank_literals(shown) if expression is None else " ".join(_calls(expression))
     for found in _CALL.finditer(searched):
@@ -129,14 +129,14 @@ def column_refusal(column: object) -> Refusal | None:
 
 
 def _blank_literals(text: str) -> str:
-    """The text without its literals. A quote left over is one in a column's name, and what looked
-    like a literal may be none: then nothing is left out."""
+    """The text without its literals. A remaining quote belongs to the name of a column, so the
+    literals cannot be told from names: then the text is returned as it is."""
     blank = _QUOTED.sub(" ", text)
     return text if "'" in blank or '"' in blank else blank
 
 
 def _calls(expression: Any) -> Iterator[str]:
-    """The calls of a Connect expression, which prints its literals without quotes."""
+    """The calls of a Connect expression, which prints literals without quotes."""
     kind = type(expression).__name__
     if kind == "UnresolvedFunction":
         yield f"{expression._name}("

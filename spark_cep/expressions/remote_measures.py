@@ -1,10 +1,9 @@
-"""Measures with their calls of remote set aside, so that they are compiled without knowing of any.
+"""Measures whose calls of remote() are replaced by placeholders while they are compiled.
 
-Each call becomes a name of the same length (`__cep_a0()`, which is in no schema), so every place
-in a message is still the user's, and its keys become texts of their own. What was found for the
-keys is a column like any other, whose name takes the place of the call afterwards. Whoever is
-asked for types knows the name as a NULL of the value's type. So every function of Spark may stand
-around a looked-up value.
+Each call becomes a placeholder of the same length (`__cep_a0()`), so that places in messages stay
+those of the user's text, and its keys become expressions of their own. To the typer a placeholder
+is a NULL of the value's type. Afterwards the name of the lookup column replaces it. So a remote
+value can be used in every function of Spark.
 """
 
 from __future__ import annotations
@@ -37,20 +36,19 @@ if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Constant, Type
 
 
-# What stands for a value that is looked up for matches, until its column is there.
 _PLACEHOLDER = re.compile(r"__cep_a(\d+)\(\)")
 
 
 @dataclass(frozen=True)
 class MeasureTexts:
-    """Measures with their calls set aside. `texts`: the measures, then the keys, named so that
-    nobody else has the name. `calls`: the source and the names of the keys of each call."""
+    """Measures without calls of remote(). `texts`: the measures, then the keys under reserved
+    names. `calls`: the source and the names of the keys of each call."""
 
     texts: tuple[tuple[str, str], ...]
     calls: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def sought(self, sql: Mapping[str, str]) -> tuple[LookupRequest, ...]:
-        """What is to be looked up; `sql`: what the keys were compiled to, by name."""
+        """The lookups; `sql`: the compiled keys by name."""
         texts = {name: " ".join(text.split()) for name, text in self.texts}
         return tuple(
             LookupRequest(
@@ -69,11 +67,10 @@ def separate_remote_calls(
     problems: Problems,
     read: Callable[[str], ParsedExpression] = parse_expression,
 ) -> MeasureTexts:
-    """The measures without calls. A text that cannot be read stays, for others to complain.
+    """The measures with placeholders. A text that cannot be parsed is left for the compiler.
 
     >>> measures = [("over", "c.x - remote('limits', c.org)")]
-    >>> aside = separate_remote_calls(measures, {"limits": 0}, Problems())
-    >>> aside.texts
+    >>> separate_remote_calls(measures, {"limits": 0}, Problems()).texts
     (('over', 'c.x - __cep_a0()             '), ('__cep_k0_0', 'c.org'))
     """
     texts: list[tuple[str, str]] = []
@@ -113,28 +110,28 @@ def _separable_calls(
             yield parsed, call
             continue
         problems.add(
-            f"the key of {call.name!r} is {argument} of a lambda, another one for each element",
+            f"the key of {call.name!r} depends on the lambda argument {argument}",
             call.place,
-            hint="look up by one row, remote('limits', first(b.org)); or explode the list of the "
-            "answer and join",
+            hint="use a key of one row, such as remote('limits', first(b.org)), or explode the "
+            "list in the result and join",
         )
 
 
 def _key_span(text: str, parsed: ParsedExpression, node: exp.Expr) -> tuple[int, int]:
-    """Where a key stands, with what the parser was not shown of it (RUNNING, FINAL)."""
+    """The characters of a key, with RUNNING or FINAL in front, which the parser does not see."""
     start, end = parsed.span(node)
     gap = text[len(parsed.text[:start].rstrip()) : start]
     return start - len(gap.lstrip()), end
 
 
 def _placeholder_edit(text: str, place: Place, name: str) -> tuple[int, int, str]:
-    """The name in the call's place, with blanks behind it: all other places stay."""
+    """The edit that replaces a call by a name, padded with blanks to the same length."""
     gap = "".join(c if c == "\n" else " " for c in text[place.start + len(name) : place.end])
     return place.start, place.end, name + gap
 
 
 def lookup_column_name(number: int) -> str:
-    """Where the value of a measure's call is.
+    """The column with the value of a measure's call.
 
     >>> lookup_column_name(1)
     '__cep_a1'
@@ -143,7 +140,7 @@ def lookup_column_name(number: int) -> str:
 
 
 def over_lookup_columns(sql: str) -> str:
-    """A compiled measure over the columns that were looked up.
+    """A compiled measure with lookup columns in place of the placeholders.
 
     >>> over_lookup_columns("`c`.`x` - __cep_a0()    ")
     '`c`.`x` - `__cep_a0`    '
@@ -152,25 +149,25 @@ def over_lookup_columns(sql: str) -> str:
 
 
 class PlaceholderTyper:
-    """A typer to which the names that stand for looked-up values are NULLs of their types."""
+    """A typer that treats placeholders as NULLs of the types of their values."""
 
     def __init__(self, typer: Typer, types: Sequence[str]) -> None:
         self._typer = typer
         self._types = tuple(types)
 
     def of_row(self, expressions: Sequence[object]) -> list[Type | str]:
-        return self._typer.of_row([self._known(each) for each in expressions])
+        return self._typer.of_row([self._replace_if_text(each) for each in expressions])
 
     def of_match(
         self, expressions: Sequence[str], variables: Mapping[str, bool]
     ) -> list[Type | str]:
-        return self._typer.of_match([self._text(each) for each in expressions], variables)
+        return self._typer.of_match([self._replace(each) for each in expressions], variables)
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         return self._typer.constants(expressions)
 
-    def _known(self, expression: object) -> object:
-        return self._text(expression) if isinstance(expression, str) else expression
+    def _replace_if_text(self, expression: object) -> object:
+        return self._replace(expression) if isinstance(expression, str) else expression
 
-    def _text(self, text: str) -> str:
+    def _replace(self, text: str) -> str:
         return _PLACEHOLDER.sub(lambda found: f"CAST(NULL AS {self._types[int(found[1])]}) ", text)

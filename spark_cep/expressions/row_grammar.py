@@ -1,4 +1,4 @@
-"""The text of PATTERN as a tree, with the place of every part in the text.
+"""The grammar of PATTERN: its text as a tree, with the place of every part.
 
     alternation    concatenation | concatenation | ...
     concatenation  term term ...
@@ -6,8 +6,8 @@
     primary        name  ( alternation )  ()  ^  $  {- alternation -}  PERMUTE( alternation, ... )
     quantifier     * + ? {n} {n,} {,m} {n,m} {,}, each with a reluctant ?
 
-A grammar of its own rather than a general parser's: `{-`, `^` and `$` are no tokens of SQL, and
-every refusal here has a place and says what to write instead.
+Not parsed by a SQL parser: `{-`, `^` and `$` are not SQL tokens, and every error here has a place
+and says what to write instead.
 """
 
 from __future__ import annotations
@@ -17,90 +17,33 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from spark_cep.expressions.problems import Place, Problems
+from spark_cep.expressions.quantifiers import (
+    MAX_TOKENS,
+    Quantifier,
+    QuantifierError,
+    is_quantifier,
+    read_quantifier,
+)
 
 if TYPE_CHECKING:
     from spark_cep.errors import PatternError
 
 
-# --------------------------------------------------------------------------------------------------
-# The words and marks of a pattern's text, names with and without quotes, and its problems.
-# --------------------------------------------------------------------------------------------------
-
-
-_TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
-    |(?P<quoted>"(?:[^"]|"")+"|`(?:[^`]|``)+`)
-    |(?P<name>[^\W\d]\w*)
-    |(?P<number>\d+)
-    |(?P<mark>\{-|-\}|[()|*+?{},^$])""",
-    re.X | re.S,
-)
-
-
-@dataclass(frozen=True)
-class PatternToken:
-    kind: str
-    text: str
-    start: int
-    end: int
-
-
-def unquote(name: str) -> str:
-    """A name without its quotes.
-
-    >>> unquote('"a b"'), unquote("`a``b`"), unquote("a")
-    ('a b', 'a`b', 'a')
-    """
-    quote = name[:1]
-    if len(name) > 1 and quote in {'"', "`"} and name.endswith(quote):
-        return name[1:-1].replace(quote * 2, quote)
-    return name
-
-
-def tokenize_pattern(text: str) -> list[PatternToken]:
-    """Raises PatternError for what is neither."""
-    found, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise _unreadable_error(text, at)
-        assert match.lastgroup is not None
-        if match.lastgroup != "space":
-            found.append(PatternToken(match.lastgroup, match[0], match.start(), match.end()))
-        at = match.end()
-    return found
-
-
-def _unreadable_error(text: str, at: int) -> PatternError:
-    if text[at] in "'\"`":
-        message = "this quote has no end" if text[at] != "'" else "a string is no variable"
-        hint = "a name with other characters than letters, digits and _ stands in backticks"
-    else:
-        message = f"{text[at]!r} has no place in a pattern"
-        hint = "a pattern has names, ( ) | * + ? {n,m} ^ $ {- -} and PERMUTE(...)"
-    return pattern_error(message, Place(text, at, at + 1), hint)
-
-
-def pattern_error(message: str, place: Place | None, hint: str | None) -> PatternError:
-    """One problem as an error."""
-    problems = Problems()
-    problems.add(message, place, hint=hint)
-    return problems.error()
-
-
 NodeKind = Literal[
     "variable", "concat", "alternate", "permute", "repeat", "exclude", "empty", "start", "end"
 ]
-# A deeper nesting is no pattern that a person wrote; the parser goes down one call a level.
+# The parser recurses once for each level.
 _MAX_DEPTH = 100
+_ELEMENTS_HINT = "a pattern consists of names, ( ) | * + ? {n,m} ^ $ {- -} and PERMUTE(...)"
 
 
 @dataclass(frozen=True)
 class PatternNode:
-    """A part of the pattern: characters [start, end) of the text.
+    """A part of the pattern: characters [start, end) of its text.
 
-    "variable": `name`. "concat", "alternate", "permute": `parts`. "repeat": one part, `low`
-    to `high` times (None: no end). "exclude": one part. "empty", "start" and "end": nothing.
+    "variable" has a `name`; "concat", "alternate" and "permute" have `parts`; "repeat" has one
+    part, `low` to `high` times (None: unbounded); "exclude" has one part; "empty", "start" and
+    "end" have none.
     """
 
     kind: NodeKind
@@ -114,7 +57,7 @@ class PatternNode:
 
 
 def parse_row_pattern(text: str) -> PatternNode:
-    """The tree; raises PatternError with the place of what is wrong.
+    """The tree of a pattern; raises PatternError with the place of the error.
 
     >>> tree = parse_row_pattern("strt down+ up{2,}?")
     >>> [(each.kind, node_text("strt down+ up{2,}?", each)) for each in tree.parts]
@@ -128,7 +71,7 @@ def node_text(text: str, node: PatternNode) -> str:
 
 
 def variable_nodes(node: PatternNode) -> tuple[PatternNode, ...]:
-    """Every place where a variable is named, from left to right."""
+    """Every use of a variable, from left to right."""
     if node.kind == "variable":
         return (node,)
     return tuple(each for part in node.parts for each in variable_nodes(part))
@@ -137,6 +80,14 @@ def variable_nodes(node: PatternNode) -> tuple[PatternNode, ...]:
 def exclusions_of(node: PatternNode) -> tuple[PatternNode, ...]:
     inner = tuple(each for part in node.parts for each in exclusions_of(part))
     return (node, *inner) if node.kind == "exclude" else inner
+
+
+@dataclass(frozen=True)
+class PatternToken:
+    kind: str
+    text: str
+    start: int
+    end: int
 
 
 class _RowPatternParser:
@@ -151,7 +102,7 @@ class _RowPatternParser:
             raise pattern_error(
                 "the pattern is empty",
                 Place.whole(self._text) if self._text else None,
-                "name variables: strt down+ up+; () matches no row",
+                "write variables: strt down+ up+; () matches the empty sequence",
             )
         node = self._alternation()
         token = self._next()
@@ -159,19 +110,19 @@ class _RowPatternParser:
             raise self._unexpected(token)
         return node
 
-    # ---- rules ---------------------------------------------------------------------------------
+    # ---- rules -----------------------------------------------------------------------------------
 
     def _alternation(self) -> PatternNode:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             token = self._next() or self._tokens[-1]
             raise pattern_error(
-                f"the pattern is nested more than {_MAX_DEPTH} levels deep",
+                f"the pattern is nested deeper than {_MAX_DEPTH} levels",
                 self._place(token),
                 "write repetitions with quantifiers: (a b){20}",
             )
         parts = [self._concatenation()]
-        while self._took("|"):
+        while self._accept("|"):
             parts.append(self._concatenation())
         self._depth -= 1
         return _combine("alternate", parts)
@@ -186,21 +137,38 @@ class _RowPatternParser:
 
     def _term(self) -> PatternNode:
         part = self._primary()
-        start = self._next()
-        if start is None or start.text not in {"*", "+", "?", "{"}:
+        quantifier = self._quantifier()
+        if quantifier is None:
             return part
-        low, high = self._bounds()
-        greedy = not self._took("?")
-        node = PatternNode("repeat", part.start, self._last().end, "", (part,), low, high, greedy)
+        node = PatternNode(
+            "repeat",
+            part.start,
+            self._last().end,
+            "",
+            (part,),
+            quantifier.low,
+            quantifier.high,
+            quantifier.greedy,
+        )
         again = self._next()
-        if again is not None and again.text in {"*", "+", "?", "{"}:
+        if again is not None and is_quantifier(again.text):
             raise pattern_error(
-                f"{node_text(self._text, node)} has a quantifier already",
+                f"{node_text(self._text, node)} already has a quantifier",
                 self._place(again),
                 f"put it in parentheses: ({node_text(self._text, node)}){again.text}"
                 + ("n}" if again.text == "{" else ""),
             )
         return node
+
+    def _quantifier(self) -> Quantifier | None:
+        tokens = self._tokens[self._at : self._at + MAX_TOKENS]
+        try:
+            found = read_quantifier([each.text for each in tokens], row_pattern=True)
+        except QuantifierError as error:
+            place = Place(self._text, tokens[0].start, tokens[error.length - 1].end)
+            raise pattern_error(error.message, place, error.hint) from None
+        self._at += 0 if found is None else found.length
+        return found
 
     def _primary(self) -> PatternNode:
         token = self._take()
@@ -222,7 +190,7 @@ class _RowPatternParser:
         raise self._unexpected(token)
 
     def _group(self, opening: PatternToken) -> PatternNode:
-        if self._took(")"):
+        if self._accept(")"):
             return PatternNode("empty", opening.start, self._last().end)
         inner = self._alternation()
         closing = self._closing(opening, ")")
@@ -231,55 +199,12 @@ class _RowPatternParser:
     def _permutation(self, name: PatternToken) -> PatternNode:
         opening = self._take()
         parts = [self._alternation()]
-        while self._took(","):
+        while self._accept(","):
             parts.append(self._alternation())
         closing = self._closing(opening, ")")
         return PatternNode("permute", name.start, closing.end, "", tuple(parts))
 
-    # ---- quantifiers ---------------------------------------------------------------------------
-
-    def _bounds(self) -> tuple[int, int | None]:
-        token = self._take()
-        if token.text == "*":
-            return 0, None
-        if token.text == "+":
-            return 1, None
-        if token.text == "?":
-            return 0, 1
-        low = self._number()
-        comma = self._took(",")
-        high = self._number() if comma else low
-        closing = self._next()
-        if closing is None or closing.text != "}" or not (comma or low is not None):
-            raise pattern_error(
-                "this quantifier cannot be read",
-                Place(self._text, token.start, (closing or self._last()).end),
-                "quantifiers are * + ? {3} {2,4} {2,} and {,4}, each with a ? behind it to "
-                "prefer fewer rows",
-            )
-        self._take()
-        self._check_bounds(low, high, Place(self._text, token.start, closing.end))
-        return low or 0, high
-
-    def _check_bounds(self, low: int | None, high: int | None, place: Place) -> None:
-        if high == 0:
-            raise pattern_error(
-                "this quantifier asks for nothing", place, "the upper bound is at least 1: {0,1}"
-            )
-        if low is not None and high is not None and high < low:
-            raise pattern_error(
-                f"this quantifier can never be met: at least {low}, at most {high}",
-                place,
-                f"the second number is the larger one: {{{high},{low}}}",
-            )
-
-    def _number(self) -> int | None:
-        token = self._next()
-        if token is None or token.kind != "number":
-            return None
-        return int(self._take().text)
-
-    # ---- tokens --------------------------------------------------------------------------------
+    # ---- tokens ----------------------------------------------------------------------------------
 
     def _next(self) -> PatternToken | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
@@ -291,24 +216,24 @@ class _RowPatternParser:
     def _last(self) -> PatternToken:
         return self._tokens[self._at - 1]
 
-    def _took(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         token = self._next()
         found = token is not None and token.kind == "mark" and token.text == text
         self._at += found
         return found
 
     def _closing(self, opening: PatternToken, text: str) -> PatternToken:
-        if self._took(text):
+        if self._accept(text):
             return self._last()
         token = self._next()
         if token is not None:
             raise self._unexpected(token)
         raise pattern_error(
-            f"this {opening.text} is not closed", self._place(opening), f"write the {text} for it"
+            f"this {opening.text} is not closed", self._place(opening), f"add {text}"
         )
 
     def _depth_of(self, opening: str, closing: str) -> int:
-        """How many are open before the token that comes next, or was taken last."""
+        """How many brackets are open at the current token."""
         before = [each.text for each in self._tokens[: self._at]]
         return before.count(opening) - before.count(closing)
 
@@ -316,28 +241,28 @@ class _RowPatternParser:
         return Place(self._text, token.start, token.end)
 
     def _missing(self) -> PatternError:
-        """Something must stand here, and nothing does."""
+        """The error for a missing term."""
         token = self._next()
         if token is None:
             return pattern_error(
-                f"something is missing after {self._last().text}",
+                f"expected a variable after {self._last().text}",
                 self._place(self._last()),
-                "() matches no row",
+                "write () for the empty sequence",
             )
         return self._unexpected(token)
 
     def _unexpected(self, token: PatternToken) -> PatternError:
-        hint = "a pattern is made of names, ( ) | * + ? {n,m} ^ $ {- -} and PERMUTE(...)"
-        if token.text in {"*", "+", "?", "{"}:
-            hint = "a quantifier stands behind what it repeats: a+ or (a b)+"
+        hint = _ELEMENTS_HINT
+        if is_quantifier(token.text):
+            hint = "write a quantifier after the part that it repeats: a+ or (a b)+"
         elif token.text == ",":
-            hint = "variables are separated by blanks; commas stand in PERMUTE(a, b)"
+            hint = "separate variables with blanks; commas are used only in PERMUTE(a, b)"
         elif token.text in {"|", ")", "-}"}:
             opened = {")": "(", "-}": "{-"}.get(token.text)
-            hint = "something must stand before it; () matches no row"
+            hint = "write a variable before it, or () for the empty sequence"
             if opened and not self._depth_of(opened, token.text):
-                hint = f"no {opened} stands before it"
-        return pattern_error(f"{token.text} was not expected here", self._place(token), hint)
+                hint = f"there is no matching {opened} before it"
+        return pattern_error(f"unexpected {token.text}", self._place(token), hint)
 
 
 def _ends(token: PatternToken) -> bool:
@@ -348,3 +273,59 @@ def _combine(kind: Literal["concat", "alternate"], parts: list[PatternNode]) -> 
     if len(parts) == 1:
         return parts[0]
     return PatternNode(kind, parts[0].start, parts[-1].end, "", tuple(parts))
+
+
+# ---- tokens --------------------------------------------------------------------------------------
+
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<quoted>"(?:[^"]|"")+"|`(?:[^`]|``)+`)
+    |(?P<name>[^\W\d]\w*)
+    |(?P<number>\d+)
+    |(?P<mark>\{-|-\}|[()|*+?{},^$])""",
+    re.X | re.S,
+)
+
+
+def unquote(name: str) -> str:
+    """A name without its quotes.
+
+    >>> unquote('"a b"'), unquote("`a``b`"), unquote("a")
+    ('a b', 'a`b', 'a')
+    """
+    quote = name[:1]
+    if len(name) > 1 and quote in {'"', "`"} and name.endswith(quote):
+        return name[1:-1].replace(quote * 2, quote)
+    return name
+
+
+def tokenize_pattern(text: str) -> list[PatternToken]:
+    """The tokens of a pattern; raises PatternError for a character that begins none."""
+    found, at = [], 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise _unreadable_error(text, at)
+        assert match.lastgroup is not None
+        if match.lastgroup != "space":
+            found.append(PatternToken(match.lastgroup, match[0], match.start(), match.end()))
+        at = match.end()
+    return found
+
+
+def _unreadable_error(text: str, at: int) -> PatternError:
+    if text[at] in "'\"`":
+        message = "this quote is not closed" if text[at] != "'" else "a string is not a variable"
+        hint = "put a name with characters other than letters, digits and _ in backticks"
+    else:
+        message = f"unexpected character {text[at]!r}"
+        hint = _ELEMENTS_HINT
+    return pattern_error(message, Place(text, at, at + 1), hint)
+
+
+def pattern_error(message: str, place: Place | None, hint: str | None) -> PatternError:
+    """One problem as an error."""
+    problems = Problems()
+    problems.add(message, place, hint=hint)
+    return problems.error()

@@ -1,8 +1,8 @@
-"""The names of a row pattern: its variables, its subsets, and what they are numbers of.
+"""The names of a row pattern: its variables and subsets, DEFINE, and AFTER MATCH SKIP.
 
-A variable's number is its place among the variables as PATTERN first names them; a subset is a
-set of such numbers. Names match without regard to case, and may stand in quotes. Subsets are made
-of variables, not of subsets, as the standard has it, so there are no cycles among them.
+Variables are numbered in the order of their first use in PATTERN; a subset is a set of numbers.
+Names are case insensitive and may be quoted. As in the standard, subsets contain variables, not
+other subsets, so they have no cycles.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from spark_cep.udfs.row_program import RowPatternNode, Skip
 
 @dataclass(frozen=True)
 class RowVariables:
-    """`subsets`: names and the numbers of their variables."""
+    """`subsets`: each name with the numbers of its variables."""
 
     names: tuple[str, ...]
     subsets: tuple[tuple[str, frozenset[int]], ...] = ()
 
     def number(self, name: str) -> int | None:
-        """Of a variable of PATTERN."""
+        """The number of a variable of PATTERN."""
         folded = [each.casefold() for each in self.names]
         wanted = unquote(name).casefold()
         return folded.index(wanted) if wanted in folded else None
 
     def rows_of(self, name: str) -> frozenset[int] | None:
-        """The variables that a name stands for; None if there is none of this name."""
+        """The numbers of a variable or subset; None if the name is unknown."""
         number = self.number(name)
         if number is not None:
             return frozenset({number})
@@ -41,15 +41,15 @@ class RowVariables:
         own = tuple((name, frozenset({number})) for number, name in enumerate(self.names))
         return own + self.subsets
 
-    def meant(self, name: str) -> str:
-        """A hint for a name that is none of these."""
+    def hint_for(self, name: str) -> str:
+        """The hint for an unknown name."""
         known = [each for each, _ in self.all()]
-        close = nearest_name(name, known)
-        return f"did you mean {close}?" if close else f"its variables are {list_names(known)}"
+        nearest = nearest_name(name, known)
+        return f"did you mean {nearest}?" if nearest else f"its variables are {list_names(known)}"
 
 
 def variable_names(root: PatternNode) -> tuple[str, ...]:
-    """Every variable as PATTERN first spells it.
+    """The variables in the order and spelling of their first use.
 
     >>> from spark_cep.expressions.row_grammar import parse_row_pattern
     >>> variable_names(parse_row_pattern("Strt up+ STRT"))
@@ -62,7 +62,7 @@ def variable_names(root: PatternNode) -> tuple[str, ...]:
 
 
 def number_pattern(root: PatternNode, variables: RowVariables) -> RowPatternNode:
-    """The pattern as the engine takes it."""
+    """The pattern for the engine, with numbers for the variables."""
     number = variables.number(root.name) if root.kind == "variable" else None
     return RowPatternNode(
         root.kind,
@@ -77,7 +77,7 @@ def number_pattern(root: PatternNode, variables: RowVariables) -> RowPatternNode
 def add_subsets(
     names: Sequence[str], subsets: Iterable[tuple[str, Sequence[str]]], problems: Problems
 ) -> RowVariables:
-    """The variables of the pattern, and its subsets."""
+    """The variables of the pattern with its subsets; invalid subsets become problems."""
     variables = RowVariables(tuple(names))
     subsets = list(subsets)
     found: list[tuple[str, frozenset[int]]] = []
@@ -87,12 +87,14 @@ def add_subsets(
             problems.add(
                 f"the subset {name} has the name of a variable of the pattern",
                 place,
-                hint="give it another name; case makes no difference",
+                hint="give it another name; case does not matter",
             )
         elif any(_is_same_name(name, other) for other, _ in found):
-            problems.add(f"the subset {name} is there twice", place, hint="drop one of them")
+            problems.add(f"the subset {name} is defined twice", place, hint="remove one of them")
         elif not members:
-            problems.add(f"the subset {name} is empty", place, hint=f"name variables: {name} = (a)")
+            problems.add(
+                f"the subset {name} is empty", place, hint=f"write its variables: {name} = (a)"
+            )
         else:
             numbers = [_member(name, each, variables, subsets, problems) for each in members]
             found.append((unquote(name), frozenset(each for each in numbers if each is not None)))
@@ -112,37 +114,37 @@ def _member(
     place = Place.whole(name)
     if any(_is_same_name(name, other) for other, _ in subsets):
         problems.add(
-            f"the subset {subset} names {name}, which is a subset",
+            f"the subset {subset} contains the subset {name}",
             place,
-            hint=f"subsets are made of variables: name those of {name}",
+            hint=f"list the variables of {name} instead",
         )
     else:
         problems.add(
-            f"the subset {subset} names {name}, which the pattern does not have",
+            f"the subset {subset} contains {name}, which is not a variable of the pattern",
             place,
-            hint=variables.meant(name),
+            hint=variables.hint_for(name),
         )
     return None
 
 
 def check_define(names: Sequence[str], variables: RowVariables, problems: Problems) -> None:
-    """Whether DEFINE names variables of the pattern, each once."""
+    """Reports names in DEFINE that are not variables of the pattern, or are defined twice."""
     seen: set[str] = set()
     for name in names:
         place = Place.whole(name)
         if variables.number(name) is None:
             is_subset = variables.rows_of(name) is not None
-            what = "a subset" if is_subset else "which the pattern does not have"
+            what = "a subset" if is_subset else "not a variable of the pattern"
             problems.add(
-                f"DEFINE names {name}, {what}",
+                f"DEFINE defines {name}, which is {what}",
                 place,
-                hint="define the variables that it is made of"
+                hint="define its variables instead"
                 if is_subset
-                else f"{variables.meant(name)}; or add it to the pattern",
+                else f"{variables.hint_for(name)}; or add it to the pattern",
             )
         elif unquote(name).casefold() in seen:
             problems.add(
-                f"DEFINE names {name} twice", place, hint="put the conditions together with AND"
+                f"DEFINE defines {name} twice", place, hint="combine the conditions with AND"
             )
         seen.add(unquote(name).casefold())
 
@@ -151,12 +153,7 @@ def _is_same_name(left: str, right: str) -> bool:
     return unquote(left).casefold() == unquote(right).casefold()
 
 
-# --------------------------------------------------------------------------------------------------
-# AFTER MATCH SKIP: where the search for the next match begins.
-#
-# Whether a skip goes nowhere is known only for the match that it follows, so that is the engine's
-# to say.
-# --------------------------------------------------------------------------------------------------
+# ---- AFTER MATCH SKIP ----------------------------------------------------------------------------
 
 
 _NAME = r'[^\W\d]\w*|"(?:[^"]|"")+"|`(?:[^`]|``)+`'
@@ -169,7 +166,8 @@ _HINT = "write SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST b or SKIP TO 
 
 
 def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Skip:
-    """What the text says; past the last row if there is none.
+    """The AFTER MATCH SKIP clause; past the last row by default. Whether a skip does not advance
+    depends on the match, so the engine checks that.
 
     >>> from spark_cep.expressions.row_variables import RowVariables
     >>> skip_of("skip to first b", RowVariables(("A", "B")), Problems())
@@ -179,7 +177,7 @@ def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Sk
         return Skip()
     found = _SKIP.fullmatch(text)
     if found is None:
-        problems.add("after_match cannot be read", Place.whole(text), hint=_HINT)
+        problems.add("after_match is not a valid SKIP clause", Place.whole(text), hint=_HINT)
         return Skip()
     if found["past"] or found["next"]:
         return Skip("past last row" if found["past"] else "next row")
@@ -187,9 +185,9 @@ def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Sk
     rows = variables.rows_of(name)
     if rows is None:
         problems.add(
-            f"after_match names {name}, which the pattern does not have",
+            f"after_match names {name}, which is not a variable of the pattern",
             Place(text, found.start("name"), found.end("name")),
-            hint=variables.meant(name),
+            hint=variables.hint_for(name),
         )
         return Skip()
     return Skip("first" if (found["end"] or "").upper() == "FIRST" else "last", rows)

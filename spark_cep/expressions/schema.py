@@ -1,5 +1,7 @@
-"""What compiling needs to know of the input, and what it asks of Spark: types, constants and
-shipped columns. Plain data and protocols, so that patterns are compiled without Spark."""
+"""The compiler's view of the input, and of Spark: columns, orders, types, constants.
+
+Plain data and protocols, so that patterns are compiled without Spark.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Constant, Type
 
-# A Column of Spark's. Only spark_cep.spark looks into it, so its type is not named here.
+# A Spark Column. Only spark_cep.spark uses it as one, so its type is not imported here.
 ColumnExpression = Any
-# A row's expression: Spark SQL text over the input's columns, or the user's own Column.
+# An expression over an input row: Spark SQL text, or the user's Column.
 RowExpression = Union[str, ColumnExpression]  # noqa: UP007
 
 
 @dataclass(frozen=True)
 class ColumnInfo:
-    """A column of the input. A type that the engine cannot compute with is "other"."""
+    """A column of the input; its type is "other" if the engine cannot compute with it."""
 
     name: str
     type: Type
@@ -26,7 +28,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class OrderColumn:
-    """An order column that the user gave as a Column with its direction, `F.col("x").desc()`."""
+    """An order column given as a Column with a direction: `F.col("x").desc()`."""
 
     column: ColumnExpression
     descending: bool
@@ -42,7 +44,7 @@ class OrderBy:
 
 
 class Typer(Protocol):
-    """The compiler's only door to Spark. A `str` in an answer is a sentence: what is wrong."""
+    """The compiler's only interface to Spark. A `str` in a result is Spark's error message."""
 
     def of_row(self, expressions: Sequence[RowExpression]) -> list[Type | str]:
         """Types over the columns of an input row."""
@@ -51,18 +53,18 @@ class Typer(Protocol):
     def of_match(
         self, expressions: Sequence[str], variables: Mapping[str, bool]
     ) -> list[Type | str]:
-        """Types over one struct column a variable, an array of structs where it is a list."""
+        """Types over one struct column for each variable; `variables`: whether it is an array."""
         ...
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
-        """Values of expressions without columns."""
+        """Values of constant expressions."""
         ...
 
 
 class ColumnRequests(Protocol):
-    """Collects the columns that rows need when they travel to the engine."""
+    """Collects the columns that are shipped to the engine."""
 
     def column(self, expression: RowExpression, *, guards: frozenset[int] = frozenset()) -> int:
-        """Adds a column and returns its index. `guards`: the variables whose candidates need
-        the value; on other rows it is not computed, so no error is woken there."""
+        """Adds a column and returns its index. `guards`: the variables whose candidates need the
+        value; it is not computed on other rows, so it raises no errors there."""
         ...

@@ -1,13 +1,9 @@
-"""The columns that travel to the engine: asked for while compiling, selected in one go.
+"""The columns that are shipped to the engine: collected while compiling, selected at once.
 
-Whoever needs a value of a row asks for its expression and gets an index into `Program.columns`;
-equal expressions are shipped once, so an order column, the payload and a hoisted reference to the
-same input column are one column. Nobody asks for a column twice, nobody ships what nobody asked
-for.
-
-A computed expression is guarded: it is evaluated only on rows that may be one of the variables
-that need it, because on other rows it might fail (`cast(payload AS int)`) though nobody asked.
-A plain reference to a column cannot fail and is never guarded.
+The compiler requests the expressions that it needs and gets indexes into `Program.columns`. Equal
+expressions are shipped once. A computed expression is guarded: it is evaluated only on rows that
+may be one of the variables that need it, because it may fail on others (`cast(payload AS int)`).
+A plain column cannot fail and is never guarded.
 """
 
 from __future__ import annotations
@@ -30,8 +26,8 @@ ColumnRole = Literal["value", "mask", "slice", "home"]
 
 @dataclass
 class ShippedColumn:
-    """One shipped column. `guards` None: needed, and safe to compute, on every row.
-    `column`: the resolved name where the expression is a plain input column."""
+    """One shipped column. `guards`: the variables that need it; None: computed on every row.
+    `column`: the name of the input column if the expression is a plain one."""
 
     expression: RowExpression
     guards: frozenset[int] | None
@@ -43,7 +39,7 @@ class ShippedColumn:
 
 
 class Shipment:
-    """Columns to ship, by index; `columns` are the input's names, without duplicates."""
+    """Columns to ship, by index; `columns`: the names of the input's columns, each once."""
 
     def __init__(self, columns: Sequence[str], *, case_sensitive: bool = False) -> None:
         self._fold = (lambda name: name) if case_sensitive else str.casefold
@@ -52,7 +48,7 @@ class Shipment:
         self.shipped: list[ShippedColumn] = []
 
     def column(self, expression: RowExpression, *, guards: frozenset[int] = frozenset()) -> int:
-        """The index of `expression`, shipped for the candidate rows of `guards` (none: all rows).
+        """The index of `expression`, computed on the candidates of `guards` (empty: on all rows).
 
         >>> shipment = Shipment(["ts", "price"])
         >>> shipment.column("ts"), shipment.column("abs(price)", guards=frozenset({0}))
@@ -71,18 +67,18 @@ class Shipment:
         return self._add(("object", id(expression)), wanted)
 
     def special(self, role: ColumnRole, expression: RowExpression) -> int:
-        """The mask, the slice or the home flag; each is shipped once."""
+        """The index of the mask, the slice or the home flag; each is shipped once."""
         return self._add((role,), ShippedColumn(expression, None, role=role))
 
     def names(self) -> tuple[str, ...]:
-        """The shipped names, c0, c1, ..., by index."""
+        """The names of the shipped columns: c0, c1, ..."""
         return tuple(f"c{place}" for place in range(len(self.shipped)))
 
     def as_now(self) -> Shipment:
-        """A copy that knows of no column that is added later."""
-        found = copy(self)
-        found.shipped, found._index = list(self.shipped), dict(self._index)
-        return found
+        """A copy that later requests do not change."""
+        frozen = copy(self)
+        frozen.shipped, frozen._index = list(self.shipped), dict(self._index)
+        return frozen
 
     def _add(self, key: object, wanted: ShippedColumn) -> int:
         place = self._index.get(key)
@@ -98,7 +94,7 @@ class Shipment:
         return place
 
     def _plain(self, text: str) -> str | None:
-        """The input column that the text is a reference to, if it is nothing more."""
+        """The input column that the text names, if it is a plain reference."""
         text = text.strip()
         if re.fullmatch(r"[^\W\d]\w*", text):
             return self._columns.get(self._fold(text))

@@ -1,13 +1,11 @@
-"""Spark SQL expressions with the place of every node in the text.
+"""Parsed Spark SQL expressions with the place of every node in the text.
 
-What goes to Spark is always the user's own text, cut by position: text printed from a syntax
-tree may mean something else (sqlglot rewrites functions, argument orders and literals). The tree
-only says where the parts are. So that a cut can be trusted it is parsed again, and must give the
-very node that it was cut for.
+Spark always gets the user's text, cut by position, because SQL generated from a syntax tree may
+differ in meaning: sqlglot rewrites functions, argument orders and literals. Every cut is parsed
+again and must give the node that it was cut for.
 
-sqlglot keeps no positions for most nodes. The parser here notes for every node which tokens its
-rule consumed; a rule that is entered behind its keyword or function name (CASE, INTERVAL,
-`if(`) is widened to it.
+sqlglot keeps no positions for most nodes. This parser records for every node the tokens that its
+rule consumed, widened to a keyword or function name in front (CASE, INTERVAL, `if(`).
 """
 
 from __future__ import annotations
@@ -25,16 +23,17 @@ from sqlglot.parsers.spark import SparkParser
 
 from spark_cep.expressions.problems import Place
 
+Edit = tuple[int, int, str]  # (start, end, replacement) in the whole text
 _SPAN = "cep_span"
 _DIALECT = Spark()
 _OPEN = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1}
 _CLOSE = {TokenType.R_PAREN: 1, TokenType.R_BRACKET: 1}
-# An INTERVAL keyword stands at most this many tokens before the part that the parser noted.
+# An INTERVAL keyword is at most this many tokens before the recorded tokens of its node.
 _INTERVAL_REACH = 4
 
 
 class SyntaxProblem(Exception):
-    """The text is not an expression; `place` says from where on."""
+    """The text is not a valid expression; `place` is where it stops being one."""
 
     def __init__(self, message: str, place: Place) -> None:
         super().__init__(message)
@@ -57,8 +56,8 @@ def _record_span(rule: Callable[..., Any]) -> Callable[..., Any]:
     return recorded
 
 
-# Only these functions mean something to the compiler. All others stay names with arguments:
-# sqlglot would reorder and wrap the arguments of some, and refuse what it does not know of others.
+# The functions that the compiler knows. All others stay names with arguments: sqlglot would
+# reorder or wrap the arguments of some, and reject argument lists that it does not know.
 _FUNCTIONS = frozenset(
     {
         "ABS", "AVG", "COALESCE", "COUNT", "FIRST", "GREATEST", "IFNULL", "ISNAN", "IS_NAN",
@@ -67,7 +66,7 @@ _FUNCTIONS = frozenset(
 )  # fmt: skip
 
 
-# Functions whose arguments have a grammar of their own.
+# Functions whose arguments have their own grammar.
 _WITH_GRAMMAR = frozenset(
     {
         "CAST", "CEIL", "EXTRACT", "FLOOR", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM",
@@ -77,7 +76,7 @@ _WITH_GRAMMAR = frozenset(
 
 
 class _ExpressionParser(SparkParser):
-    """Spark's parser; every rule notes the tokens that its node came from."""
+    """sqlglot's Spark parser; every rule records the tokens of its node."""
 
     FUNCTIONS = {  # noqa: RUF012 - as sqlglot declares it
         name: build for name, build in SparkParser.FUNCTIONS.items() if name in _FUNCTIONS
@@ -98,7 +97,7 @@ for _name in dir(_ExpressionParser):
 
 
 class ParsedExpression:
-    """An expression: its text, its tree, and where each node of the tree stands."""
+    """An expression: its text, its tree, and the tokens of each node."""
 
     def __init__(self, text: str, root: exp.Expr, tokens: Sequence[Token]) -> None:
         self.text = text
@@ -124,29 +123,29 @@ class ParsedExpression:
         start, end = self.span(node)
         return self.text[start:end]
 
-    def cut(self, node: exp.Expr, edits: Iterable[tuple[int, int, str]] = ()) -> str:
-        """The node's text with edits (start, end, replacement), given as places in the whole."""
+    def cut(self, node: exp.Expr, edits: Iterable[Edit] = ()) -> str:
+        """The node's text with edits."""
         start, end = self.span(node)
         if node is not self.root and _tree(self.text[start:end]) != node:
             raise SyntaxProblem(
-                "this part cannot be told apart from what surrounds it; put it in parentheses",
+                "this part of the expression is ambiguous; put it in parentheses",
                 self.place(node),
             )
         return apply_edits(self.text, start, end, edits)
 
     def calls(self, node: exp.Expr) -> Iterator[tuple[str, Place]]:
-        """Every function call below the node: its name as written, in lower case, and place."""
+        """Every function call below the node: its name in lower case, and its place."""
         first, last = self.tokens_of(node)
         for index in range(first, last):
             token = self.tokens[index]
             if self.tokens[index + 1].token_type == TokenType.L_PAREN and _is_name(token):
                 yield token.text.lower(), Place(self.text, token.start, token.end + 1)
 
-    def called(self, node: exp.Expr) -> str | None:
-        """The name of the function, in lower case, if the whole node is one call.
+    def call_name(self, node: exp.Expr) -> str | None:
+        """The name of the function, in lower case, if the whole node is a single call.
 
         >>> parsed = parse_expression("least(a.x, b.x) || upper(c.x)")
-        >>> parsed.called(parsed.root), parsed.called(parsed.root.this)
+        >>> parsed.call_name(parsed.root), parsed.call_name(parsed.root.this)
         (None, 'least')
         """
         first, last = self.tokens_of(node)
@@ -163,8 +162,8 @@ class ParsedExpression:
 
     @cached_property
     def _ranges(self) -> dict[int, tuple[int, int]]:
-        """First and last token of each node and all below it; without recursion, as conditions
-        may have thousands of ORs."""
+        """First and last token of each node's subtree; without recursion, because a condition may
+        have thousands of ORs."""
         found: dict[int, tuple[int, int]] = {}
         for node in reversed(list(self.root.walk())):
             ranges = [found[id(c)] for c in node.iter_expressions() if id(c) in found]
@@ -193,7 +192,7 @@ class ParsedExpression:
         return first, last
 
     def _balanced(self, first: int, last: int) -> tuple[int, int]:
-        """Widened until every bracket inside has its partner inside, names of calls included."""
+        """Widened until brackets are balanced, with the names of calls."""
         depth, lowest = 0, 0
         for token in self.tokens[first : last + 1]:
             depth += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
@@ -222,17 +221,17 @@ def parse_expression(text: str) -> ParsedExpression:
     """
     tokens = _tokens(text)
     if not tokens:
-        raise SyntaxProblem("the text is empty", Place.whole(text))
+        raise SyntaxProblem("the expression is empty", Place.whole(text))
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
             place = Place(text, token.start, token.end + 1)
-            raise SyntaxProblem("';' ends a statement, and this is an expression", place)
+            raise SyntaxProblem("an expression must not contain ';'", place)
     try:
         root = _parse_tokens(tokens, text)
     except ParseError as error:
         raise _syntax_problem(text, error) from None
     except RecursionError:
-        raise SyntaxProblem("the text is nested too deeply", Place.whole(text)) from None
+        raise SyntaxProblem("the expression is nested too deeply", Place.whole(text)) from None
     return ParsedExpression(text, root, tokens)
 
 
@@ -241,8 +240,8 @@ def tokenize(text: str) -> list[Token]:
     return _tokens(text)
 
 
-def apply_edits(text: str, start: int, end: int, edits: Iterable[tuple[int, int, str]]) -> str:
-    """text[start:end] with (start, end, replacement) edits, given as places in the whole text.
+def apply_edits(text: str, start: int, end: int, edits: Iterable[Edit]) -> str:
+    """text[start:end] with edits; edits outside of it are ignored.
 
     >>> apply_edits("a.x + a.y", 0, 9, [(0, 3, "`x`"), (6, 9, "`y`")])
     '`x` + `y`'
@@ -259,9 +258,7 @@ def _tokens(text: str) -> list[Token]:
     try:
         return list(_DIALECT.tokenize(text))
     except TokenError as error:
-        raise SyntaxProblem(
-            "the text ends inside a quote or a comment", _unclosed_place(text)
-        ) from error
+        raise SyntaxProblem("this quote or comment is not closed", _unclosed_place(text)) from error
 
 
 def _parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
@@ -278,7 +275,7 @@ def _tree(text: str) -> exp.Expr | None:
 
 
 def _is_name(token: Token) -> bool:
-    """Whether a parenthesis behind this token is its argument list."""
+    """Whether a parenthesis after this token is its argument list."""
     return token.token_type not in _NO_FUNCTIONS and bool(re.match(r"\w", token.text))
 
 
@@ -301,14 +298,14 @@ def _syntax_problem(text: str, error: ParseError) -> SyntaxProblem:
     end = min(begin + column, len(text))
     start = max(begin, end - max(1, len(word)))
     if "Required keyword" in (found.get("description") or ""):
-        message = f"something is missing beside {word!r}"
+        message = f"an operand is missing next to {word!r}"
     else:
-        message = f"{word!r} was not expected here"
+        message = f"unexpected {word!r}"
     return SyntaxProblem(message, Place(text, start, end))
 
 
 def _unclosed_place(text: str) -> Place:
-    """The first quote or comment that has no end."""
+    """The first quote or comment that is not closed."""
     pattern = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|/\*.*?\*/|--[^\n]*", re.S)
     rest = pattern.sub(lambda found: " " * len(found.group()), text)
     start = next((i for i, c in enumerate(rest) if c in "'\"`"), -1)

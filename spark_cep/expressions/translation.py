@@ -1,7 +1,10 @@
-"""The engine's operators: comparison, arithmetic, logic, tests for NULL.
+"""Translation of a conjunct's syntax tree into a typed expression for the engine.
 
-Each rule takes a node of its operator, has the operands translated, and brings them to the types
-in which Spark would evaluate it. A rule that cannot keep Spark's exact meaning raises `Inexact`.
+Maximal parts over one variable are hoisted: Spark computes them as they are written. Operations
+across variables are rebuilt by rules, one for each kind of node, from the operations that the
+engine computes exactly as Spark does: a rule converts the operands to the types in which Spark
+would evaluate the node, and raises InexactError where it cannot keep Spark's exact meaning. Then
+Spark tests the conjunct after matching, or it is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from spark_cep.expressions.lookups import (
     Lookups,
     RemoteSchema,
     TypeTree,
+    describe_key_mismatch,
     describe_unfit_key,
     key_type,
 )
@@ -66,6 +70,153 @@ if TYPE_CHECKING:
     from spark_cep.expressions.schema import Typer
 
 
+# Constant in one query, but not across actions: only Spark may evaluate them.
+_NOW = frozenset(
+    {
+        "current_timestamp", "now", "current_date", "curdate", "localtimestamp",
+        "unix_timestamp", "current_time",
+    }
+)  # fmt: skip
+_NOW_NODES = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp)
+
+
+@dataclass(frozen=True)
+class CompilerSession:
+    """What the meaning of an expression depends on besides its text and schema."""
+
+    typer: Typer
+    ansi: bool
+    fixed_zone: bool
+    lookups: Lookups = field(default_factory=Lookups)
+
+
+class Translation:
+    """Translates one conjunct. `types`: Spark's type for the text of each hoistable part."""
+
+    def __init__(
+        self, conjunct: Conjunct, session: CompilerSession, types: Mapping[str, Type]
+    ) -> None:
+        self.conjunct = conjunct
+        self.session = session
+        self.conversion = Conversion(session.typer, ansi=session.ansi)
+        self._types = types
+
+    def condition(self) -> Expression:
+        """The whole conjunct as a BOOLEAN expression."""
+        return self.boolean(self.conjunct.node, ())
+
+    def boolean(self, node: exp.Expr, guards: Guards) -> Expression:
+        operand = self.build(node, guards)
+        if operand.type.kind == "null":
+            return Constant(None, BOOL)
+        if operand.type != BOOL:
+            raise not_boolean_error(self.conjunct, node, operand.type)
+        return operand
+
+    def build(self, node: exp.Expr, guards: Guards) -> Expression:
+        part = row_part(self.conjunct, node)
+        if part is not None:
+            return self._hoisted(part, guards)
+        if navigation_of(node) is not None:
+            return self._folded(node)
+        function = user_function_of(node)
+        if function is not None:
+            arguments = tuple(self.build(each, guards) for each in node.expressions)
+            return UserCall(function.name, function.function, arguments, function.returns)
+        looked_up = translate_remote(self, node, guards)
+        if looked_up is not None:
+            return looked_up
+        if not self.conjunct.names_anything(node):
+            return self.fixed(node)
+        return self.by_rule(node, guards)
+
+    def by_rule(self, node: exp.Expr, guards: Guards) -> Expression:
+        """The node translated by its rule, with its operands."""
+        rule = _RULES.get(type(node))
+        if rule is None:
+            raise InexactError(f"{self.describe(node)} over several variables")
+        return rule(self, node, guards)
+
+    def guarded(self, node: exp.Expr, guards: Guards) -> Iterator[tuple[exp.Expr, Guards]]:
+        """The operands of a node in order, each with the guards of its evaluation."""
+        for operand, own in guarded_operands(node, self.one_row):
+            yield operand, guards + own
+
+    def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
+        """The only variable that the nodes mention, and their texts on its row."""
+        return over_one_row(self.conjunct, nodes)
+
+    def describe(self, node: exp.Expr) -> str:
+        """The operation at the root of a node, as users know it."""
+        name = self.conjunct.parsed.call_name(node)
+        if name is not None:
+            return f"{name}()"
+        return _SYMBOLS.get(type(node), self.conjunct.parsed.text_of(node))
+
+    def _hoisted(self, part: RowPart, guards: Guards) -> RowOperand:
+        type_ = self._types[part.text]
+        if is_column(self.conjunct, part.node):
+            return RowOperand(part.variable, part.text, type_)
+        return RowOperand(part.variable, part.guarded(guards), type_, may_fail=True)
+
+    def _folded(self, node: exp.Expr) -> RowOperand:
+        how, argument = navigation_of(node), navigation_argument(node)
+        assert how is not None
+        assert argument is not None
+        reference = self.conjunct.reference(argument)
+        if how == "count" and reference is not None and reference.column is None:
+            return RowOperand(reference.variable, None, BIGINT, "count")
+        part = row_part(self.conjunct, argument)
+        if part is None:
+            raise InexactError(f"{self.conjunct.parsed.text_of(argument)} inside {how}()")
+        hoisted = self._hoisted(part, ())
+        result = aggregate_type(how, hoisted.type)
+        if result is None:
+            raise TypeMismatch(
+                f"{how}() does not take {name_of(hoisted.type)}",
+                node,
+                f"give it a {'value that can be ordered' if how in {'min', 'max'} else 'number'}",
+            )
+        return replace(hoisted, type=result, reading=how)
+
+    def fixed(self, node: exp.Expr) -> Expression:
+        """A part without references."""
+        text = self.conjunct.parsed.cut(node)
+        names = {name for name, _ in self.conjunct.parsed.calls(node)}
+        if names & _NOW or any(node.find_all(*_NOW_NODES)):
+            raise InexactError("the current time in a condition over several variables")
+        try:
+            return ConstantOperand(self.conversion.constant(text), text)
+        except ValueError as problem:
+            raise TypeMismatch(str(problem), node) from None
+
+
+def hoistable_parts(conjunct: Conjunct, node: exp.Expr | None = None) -> Iterator[RowPart]:
+    """Every part that a translation of the conjunct would hoist."""
+    node = conjunct.node if node is None else node
+    part = row_part(conjunct, node)
+    if part is not None:
+        yield part
+    elif (
+        navigation_of(node) is not None
+        or user_function_of(node) is not None
+        or type(node) in _WALKED
+    ):
+        # Chains of AND and OR may be thousands of levels deep, so they are walked flat.
+        is_flat = isinstance(node, exp.And | exp.Or)
+        for child in node.flatten() if is_flat else node.iter_expressions():
+            yield from hoistable_parts(conjunct, child)
+
+
+def not_boolean_error(conjunct: Conjunct, node: exp.Expr, type_: Type) -> TypeMismatch:
+    text = conjunct.parsed.text_of(node)
+    return TypeMismatch(
+        f"a condition must be TRUE or FALSE, but {text} is {name_of(type_)}",
+        node,
+        "compare it with something",
+    )
+
+
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -83,11 +234,11 @@ ARITHMETIC: dict[type[exp.Expr], Operator] = {
     exp.Mod: "%",
     exp.IntDiv: "div",
 }
-# sqlglot ranks these differently from Spark where they stand side by side without parentheses.
+# Chains of these without parentheses: sqlglot and Spark disagree on the precedence.
 _OPERATORS_WITH_RANK = (exp.Predicate, exp.Not, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
-# ---- comparison --------------------------------------------------------------------------------
+# ---- comparison ----------------------------------------------------------------------------------
 
 
 def translate_comparison(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
@@ -128,13 +279,13 @@ def compare(t: Translation, name: str, left: Expression, right: Expression) -> E
 
 
 def to_common_type(t: Translation, operands: Sequence[Expression]) -> list[Expression]:
-    """The operands in the one type that Spark compares them in."""
+    """The operands in the type in which Spark compares them."""
     target = _find_common_type(t, [operand.type for operand in operands])
     if target.kind == "other":
         return _collation_keys(t, operands)
     if target.kind not in COMPARABLE:
-        raise InexactError(f"{name_of(target)} values side by side")
-    # Widening a number costs the engine next to nothing; other casts are cheaper once a row.
+        raise InexactError(f"comparisons of {name_of(target)} values")
+    # Widening a number is cheap in the engine; other casts are cheaper in Spark, once for each row.
     in_engine = target.kind in {"int", "float"}
     return [t.conversion.to(each, target, in_engine=in_engine) for each in operands]
 
@@ -144,23 +295,23 @@ def _find_common_type(t: Translation, types: Sequence[Type]) -> Type:
     for type_ in types[1:]:
         wider = common_type(found, type_, ansi=t.session.ansi)
         if wider is None:
-            raise InexactError(f"{name_of(found)} beside {name_of(type_)}")
+            raise InexactError(f"expressions that mix {name_of(found)} and {name_of(type_)}")
         found = wider
     return found
 
 
 def _collation_keys(t: Translation, operands: Sequence[Expression]) -> list[Expression]:
-    """Strings of one collation compare as their keys do; anything else is Spark's."""
+    """The collation keys of strings of one collation, which compare as the strings do."""
     hoisted = [each for each in operands if isinstance(each, RowOperand) and each.text]
     texts = [each.text or "" for each in hoisted]
-    # An explicit COLLATE decides for both sides, so the key of the other would be a wrong one.
+    # An explicit COLLATE applies to both sides, so the key of the other side would be wrong.
     if len(hoisted) < len(operands) or any("collate" in text.lower() for text in texts):
-        raise InexactError("nested or collated values side by side")
+        raise InexactError("comparisons of nested or collated values")
     keys = [f"collation_key({text})" for text in texts]
     pairs = [f"({text}) = ({texts[0]})" for text in texts[1:]]
     types = t.session.typer.of_row([*keys, *pairs])
     if types != [Type("binary")] * len(keys) + [BOOL] * len(pairs):
-        raise InexactError("nested or collated values side by side")
+        raise InexactError("comparisons of nested or collated values")
     return [
         replace(each, text=key, type=Type("binary"))
         for each, key in zip(hoisted, keys, strict=True)
@@ -169,17 +320,17 @@ def _collation_keys(t: Translation, operands: Sequence[Expression]) -> list[Expr
 
 def _check_rank(*operands: exp.Expr) -> None:
     if any(isinstance(operand, _OPERATORS_WITH_RANK) for operand in operands):
-        raise InexactError("comparisons side by side without parentheses")
+        raise InexactError("chained comparisons without parentheses")
 
 
-# ---- arithmetic --------------------------------------------------------------------------------
+# ---- arithmetic ----------------------------------------------------------------------------------
 
 
 def translate_arithmetic(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     left, right = (t.build(each, guards) for each in (node.this, node.expression))
     left, right = _narrow_literals(left, right)
     if {left.type.kind, right.type.kind} == {"date", "timestamp"}:
-        # A date's midnight may be missing in the zone; Spark makes it an instant first.
+        # Midnight of a date may not exist in the time zone; Spark converts to an instant first.
         left, right = (t.conversion.to(each, Type("timestamp")) for each in (left, right))
     name, session = ARITHMETIC[type(node)], t.session
     rule = arithmetic_rule(
@@ -196,9 +347,9 @@ def translate_arithmetic(t: Translation, node: exp.Expr, guards: Guards) -> Expr
 def translate_sign(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     """Minus, and abs()."""
     operand = t.build(node.this, guards)
-    name = "neg" if isinstance(node, exp.Neg) else "abs"
+    name, shown = ("neg", "unary minus") if isinstance(node, exp.Neg) else ("abs", "abs()")
     if operand.type.kind not in NUMBERS | {"interval"}:
-        raise InexactError(f"{name} of {name_of(operand.type)}")
+        raise InexactError(f"{shown} of {name_of(operand.type)}")
     return Call(name, (operand,), operand.type)
 
 
@@ -212,14 +363,14 @@ def translate_cast(t: Translation, node: exp.Expr, guards: Guards) -> Expression
 def translate_is_nan(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     operand = t.build(node.this, guards)
     if operand.type.kind not in NUMBERS:
-        raise InexactError(f"isnan of {name_of(operand.type)}")
+        raise InexactError(f"isnan() of {name_of(operand.type)}")
     if operand.type.kind != "float":
         operand = t.conversion.to(operand, DOUBLE, in_engine=True)
     return Call("isnan", (operand,), BOOL)
 
 
 def _narrow_literals(left: Expression, right: Expression) -> tuple[Expression, Expression]:
-    """Beside a decimal an integer literal has as many digits as it needs."""
+    """In an operation with a decimal, an integer literal has only the digits that it needs."""
     if isinstance(left, ConstantOperand) and right.type.kind == "decimal":
         return _literal_as_decimal(left), right
     if isinstance(right, ConstantOperand) and left.type.kind == "decimal":
@@ -235,11 +386,11 @@ def _literal_as_decimal(fixed: ConstantOperand) -> ConstantOperand:
     )
 
 
-# ---- logic and NULL ----------------------------------------------------------------------------
+# ---- logic and NULL ------------------------------------------------------------------------------
 
 
 def translate_logic(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    """AND, OR. An operand is evaluated only where those before it leave the result open."""
+    """AND, OR. An operand is evaluated only where those before it do not decide the result."""
     arguments = tuple(t.boolean(*operand) for operand in t.guarded(node, guards))
     return Call("and" if isinstance(node, exp.And) else "or", arguments, BOOL)
 
@@ -260,23 +411,18 @@ def translate_is(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
     if isinstance(node.expression, exp.Boolean):
         value = Constant(bool(node.expression.this), BOOL)
         return Call("<=>", (t.boolean(node.this, guards), value), BOOL)
-    raise InexactError(f"{t.described(node)} over several variables")
+    raise InexactError(f"{t.describe(node)} over several variables")
 
 
 def translate_null_test(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    """isnull(x), isnotnull(x): functions that the parser does not know by a class."""
+    """isnull(x), isnotnull(x): functions without a node class of their own."""
     name = {"isnull": "is_null", "isnotnull": "is_not_null"}.get(node.name.lower())
     if name is None or len(node.expressions) != 1:
-        raise InexactError(f"{t.described(node)} over several variables")
+        raise InexactError(f"{t.describe(node)} over several variables")
     return Call(name, (t.build(node.expressions[0], guards),), BOOL)
 
 
-# --------------------------------------------------------------------------------------------------
-# The engine's choices: CASE, IF, NVL2, COALESCE, LEAST, GREATEST, NULLIF.
-#
-# What is chosen from is brought to one type first, as Spark does. A branch is translated under its
-# guards (guards.py), so that what is hoisted from it is computed only where it could be taken.
-# --------------------------------------------------------------------------------------------------
+# ---- CASE, IF, NVL2, COALESCE, LEAST, GREATEST, NULLIF -------------------------------------------
 
 
 _NULL = Constant(None, Type("null"))
@@ -288,17 +434,19 @@ _FIRST_OF: dict[type[exp.Expr], str] = {
 
 
 def translate_case(t: Translation, node: exp.Expr, guards: Guards) -> Expression:
-    """CASE WHEN test THEN ..., and CASE value WHEN other THEN ..., which compares."""
+    """CASE WHEN test THEN ..., and CASE value WHEN other THEN ..., which compares. A branch is
+    translated under its guards, so that what is hoisted from it is computed only where the branch
+    can be taken. The results are converted to one type, as Spark does."""
     operands = t.guarded(node, guards)
     subject = node.args.get("this")
     value = None if subject is None else t.build(*next(operands))
     tests, results = [], []
     for _ in node.args["ifs"]:
-        test, open_ = next(operands)
+        test, test_guards = next(operands)
         if value is None:
-            tests.append(t.boolean(test, open_))
+            tests.append(t.boolean(test, test_guards))
         else:
-            tests.append(compare(t, "=", value, t.build(test, open_)))
+            tests.append(compare(t, "=", value, t.build(test, test_guards)))
         results.append(t.build(*next(operands)))
     return _nest_ifs(t, tests, [*results, _translate_default(t, operands)])
 
@@ -329,7 +477,7 @@ def translate_nullif(t: Translation, node: exp.Expr, guards: Guards) -> Expressi
 
 
 def _translate_default(t: Translation, operands: Iterator[tuple[exp.Expr, Guards]]) -> Expression:
-    """What is left of the operands: ELSE, if it is there."""
+    """The remaining operand: ELSE, or NULL without one."""
     default = next(operands, None)
     return _NULL if default is None else t.build(*default)
 
@@ -347,21 +495,20 @@ def _nest_ifs(
 
 def _results_to_common_type(t: Translation, operands: Sequence[Expression]) -> list[Expression]:
     if all(operand.type.kind == "null" for operand in operands):
-        raise InexactError("nothing but NULL")
+        raise InexactError("an expression whose branches are all NULL")
     return to_common_type(t, operands)
 
 
-# --------------------------------------------------------------------------------------------------
-# What the engine does with looked-up values: a call as an operand, and membership of an array.
-#
-# A value's fields are read where it is looked up, so `remote('limits', a.org).max` is one operand.
-# Whole arrays are for membership and tests for NULL only; the engine computes on no other nested
-# value.
-# --------------------------------------------------------------------------------------------------
+# ---- remote calls --------------------------------------------------------------------------------
 
 
 def translate_remote(t: Translation, node: exp.Expr, guards: Guards) -> Expression | None:
-    """The node, if it is about looked-up values in a way of its own."""
+    """The node, if it is a remote call or a membership in a remote array; otherwise None.
+
+    The fields of a value are read where it is looked up, so `remote('limits', a.org).max` is one
+    operand. Arrays support only membership and tests for NULL; the engine computes with no other
+    nested value.
+    """
     call = remote_call_of(t, node)
     if call is not None:
         return translate_remote_call(t, *call, guards)
@@ -371,7 +518,7 @@ def translate_remote(t: Translation, node: exp.Expr, guards: Guards) -> Expressi
 def remote_call_of(
     t: Translation, node: exp.Expr
 ) -> tuple[RemoteCallText, tuple[exp.Expr, ...]] | None:
-    """The call that a node is, and the fields that are read of its value."""
+    """The remote call of a node, with the fields that are read of its value."""
     fields: list[exp.Expr] = []
     while isinstance(node, exp.Dot | exp.Paren):
         if isinstance(node, exp.Dot):
@@ -384,7 +531,7 @@ def remote_call_of(
 def translate_remote_call(
     t: Translation, call: RemoteCallText, fields: tuple[exp.Expr, ...], guards: Guards
 ) -> RemoteCall:
-    """A call of the engine."""
+    """A call that the engine evaluates."""
     lookups = t.session.lookups
     known = lookups.known[call.name]
     path, shape = _path(t, known, fields)
@@ -395,8 +542,8 @@ def translate_remote_call(
         before, now = (" and ".join(map(name_of, each)) for each in (place, types))
         hint = "cast the key in one of the two"
         if len(place) != len(types):
-            hint = "a source has one kind of key; give it all parts everywhere"
-        message = f"{known.name!r} is asked with {now} here, and with {before} elsewhere"
+            hint = "use the same number of key columns in every call"
+        message = f"the key of {known.name!r} is {now} here, but {before} in another call"
         raise TypeMismatch(message, call.node, hint)
     return RemoteCall(place, keys, shape.type, path)
 
@@ -410,16 +557,10 @@ def _key(
     if target is not None:
         return t.conversion.to(key, target, in_engine=target.kind in {"int", "float"})
     if known.keys is None or key_type(key.type) is None:
-        raise TypeMismatch(
-            describe_unfit_key(known, key.type)[0], node, describe_unfit_key(known, key.type)[1]
-        )
-    name, shape = known.keys[place]
-    raise TypeMismatch(
-        f"the key of {known.name!r} is {name_of(key.type)}, and its column {name} is "
-        f"{shape.sql.upper()}",
-        node,
-        "cast one of the two",
-    )
+        message, hint = describe_unfit_key(known, key.type)
+        raise TypeMismatch(message, node, hint)
+    message, hint = describe_key_mismatch(known, key.type, *known.keys[place])
+    raise TypeMismatch(message, node, hint)
 
 
 def _path(
@@ -430,23 +571,23 @@ def _path(
         found = shape.field(part.name, case_sensitive=t.session.lookups.case_sensitive)
         if found is None:
             names = [name for name, _ in shape.fields]
-            meant = nearest_name(part.name, names)
-            hint = f"did you mean {meant}?" if meant else f"its fields are {list_names(names)}"
+            nearest = nearest_name(part.name, names)
+            hint = f"did you mean {nearest}?" if nearest else f"its fields are {list_names(names)}"
             raise TypeMismatch(
-                f"what {known.name!r} gives, {shape.sql.upper()}, has no field {part.name}",
+                f"the value of {known.name!r}, {shape.sql.upper()}, has no field {part.name}",
                 part.parent or part,
-                hint if names else "name no field: remote('limits', a.org)",
+                hint if names else f"write remote('{known.name}', ...) without a field",
             )
         path.append(found[0])
         shape = found[1]
     return tuple(path), shape
 
 
-# ---- membership --------------------------------------------------------------------------------
+# ---- membership ----------------------------------------------------------------------------------
 
 
 def is_remote_membership(t: Translation, node: exp.Expr) -> bool:
-    """x IN remote(...), or array_contains(remote(...), x) of what was looked up."""
+    """x IN remote(...), or array_contains(remote(...), x)."""
     if isinstance(node, exp.In):
         return membership_array(node) is not None
     if not isinstance(node, exp.Anonymous) or node.name.lower() != "array_contains":
@@ -476,7 +617,7 @@ def _is_coalesce_to_empty(node: exp.Coalesce) -> bool:
 def _membership_or_empty(
     t: Translation, value: tuple[Expression, exp.Expr], array: exp.Expr, guards: Guards
 ) -> Expression:
-    """In an empty array is nothing, and of NULL it is not known."""
+    """Membership in coalesce(..., array()): FALSE for an empty array, NULL for a NULL value."""
     found = _membership(t, value, array, guards)
     assert isinstance(found, Member)
     is_missing = Call("is_null", (found.array,), BOOL)
@@ -492,24 +633,23 @@ def _membership(
     shape = _type_of_lookup(t, node)
     text = t.conjunct.parsed.text_of(node)
     if shape is None:
-        raise InexactError(f"membership of {text}")
+        raise InexactError(f"membership in {text}")
     if shape.element is None:
-        hint = "compare with =, or name a field that is an array"
-        raise TypeMismatch(f"{text} is {shape.sql.upper()}, no array", node, hint)
+        hint = "compare it with =, or use a field that is an array"
+        raise TypeMismatch(f"{text} is {shape.sql.upper()}, not an array", node, hint)
     array, element = t.build(node, guards), shape.element.type
     if element.kind == "other":
-        raise InexactError("membership among nested values")
+        raise InexactError("membership in an array of nested values")
     both = _membership_type(operand.type, element, ansi=t.session.ansi)
     if both is None:
         raise TypeMismatch(
-            f"{text} is {shape.sql.upper()}, and what is looked for in it {name_of(operand.type)}",
+            f"{text} is {shape.sql.upper()}, so it cannot contain {name_of(operand.type)}",
             value_node,
-            "cast it to the type of the elements",
+            "cast the value to the type of the elements",
         )
     if both != element and not isinstance(array, RowOperand):
         raise InexactError(
-            f"{name_of(operand.type)} among elements of {name_of(element)}, which would have to "
-            f"be cast"
+            f"membership of {name_of(operand.type)} in an array of {name_of(element)}"
         )
     if both != element and isinstance(array, RowOperand):
         cast = f"CAST({array.text} AS ARRAY<{name_of(both)}>)"
@@ -518,7 +658,7 @@ def _membership(
 
 
 def _membership_type(value: Type, element: Type, *, ansi: bool) -> Type | None:
-    """The type in which Spark looks for a value among elements: it casts numbers only."""
+    """The type in which Spark compares a value with elements: only numbers are cast."""
     if value == element:
         return element
     if {value.kind, element.kind} <= {"int", "float"}:
@@ -527,7 +667,7 @@ def _membership_type(value: Type, element: Type, *, ansi: bool) -> Type | None:
 
 
 def _type_of_lookup(t: Translation, node: exp.Expr) -> TypeTree | None:
-    """The type of what was looked up, by the engine or as a column."""
+    """The type of a remote value, whether it is a call of the engine or a column."""
     if isinstance(node, exp.Coalesce) and _is_coalesce_to_empty(node):
         node = node.this
     found = remote_call_of(t, node)
@@ -545,161 +685,7 @@ def _type_of_lookup(t: Translation, node: exp.Expr) -> TypeTree | None:
     return None if known is None else _path(t, known, tuple(fields))[1]
 
 
-# --------------------------------------------------------------------------------------------------
-# From a conjunct's syntax tree to a typed tree for the engine.
-#
-# Maximal parts over one variable are hoisted: Spark computes them as they are written. What ties
-# variables together is rebuilt from the operations that the engine computes exactly as Spark does,
-# by the rules in operations.py and choices.py; everything else raises `Inexact`, and the conjunct
-# is Spark's to test after matching, or refused.
-# --------------------------------------------------------------------------------------------------
-
-
-# Constant during a query, but not from one action to the next: only Spark may evaluate them.
-_NOW = frozenset(
-    {
-        "current_timestamp", "now", "current_date", "curdate", "localtimestamp",
-        "unix_timestamp", "current_time",
-    }
-)  # fmt: skip
-_NOW_NODES = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp)
-
-
-@dataclass(frozen=True)
-class CompilerSession:
-    """What the meaning of an expression depends on besides its text."""
-
-    typer: Typer
-    ansi: bool
-    fixed_zone: bool
-    lookups: Lookups = field(default_factory=Lookups)
-
-
-class Translation:
-    """Translates one conjunct. `types`: for each part's text the type that Spark gives it."""
-
-    def __init__(
-        self, conjunct: Conjunct, session: CompilerSession, types: Mapping[str, Type]
-    ) -> None:
-        self.conjunct = conjunct
-        self.session = session
-        self.conversion = Conversion(session.typer, ansi=session.ansi)
-        self._types = types
-
-    def condition(self) -> Expression:
-        """The whole conjunct, which must be TRUE or FALSE."""
-        return self.boolean(self.conjunct.node, ())
-
-    def boolean(self, node: exp.Expr, guards: Guards) -> Expression:
-        operand = self.build(node, guards)
-        if operand.type.kind == "null":
-            return Constant(None, BOOL)
-        if operand.type != BOOL:
-            raise not_boolean_error(self.conjunct, node, operand.type)
-        return operand
-
-    def build(self, node: exp.Expr, guards: Guards) -> Expression:
-        part = row_part(self.conjunct, node)
-        if part is not None:
-            return self._hoisted(part, guards)
-        if navigation_of(node) is not None:
-            return self._folded(node)
-        function = user_function_of(node)
-        if function is not None:
-            arguments = tuple(self.build(each, guards) for each in node.expressions)
-            return UserCall(function.name, function.function, arguments, function.returns)
-        looked_up = translate_remote(self, node, guards)
-        if looked_up is not None:
-            return looked_up
-        if not self.conjunct.names_anything(node):
-            return self.fixed(node)
-        return self.by_rule(node, guards)
-
-    def by_rule(self, node: exp.Expr, guards: Guards) -> Expression:
-        """What the engine computes of it, its operands translated one by one."""
-        rule = _RULES.get(type(node))
-        if rule is None:
-            raise InexactError(f"{self.described(node)} over several variables")
-        return rule(self, node, guards)
-
-    def guarded(self, node: exp.Expr, guards: Guards) -> Iterator[tuple[exp.Expr, Guards]]:
-        """The operands of a node in order, each with the guards that it is evaluated under."""
-        for operand, own in guarded_operands(node, self.one_row):
-            yield operand, guards + own
-
-    def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
-        """The only variable that the nodes are about, and their texts on its row."""
-        return over_one_row(self.conjunct, nodes)
-
-    def described(self, node: exp.Expr) -> str:
-        """What stands at the root of a node, as the user knows it."""
-        name = self.conjunct.parsed.called(node)
-        if name is not None:
-            return f"{name}()"
-        return _SYMBOLS.get(type(node), self.conjunct.parsed.text_of(node))
-
-    def _hoisted(self, part: RowPart, guards: Guards) -> RowOperand:
-        type_ = self._types[part.text]
-        if is_column(self.conjunct, part.node):
-            return RowOperand(part.variable, part.text, type_)
-        return RowOperand(part.variable, part.guarded(guards), type_, may_fail=True)
-
-    def _folded(self, node: exp.Expr) -> RowOperand:
-        how, argument = navigation_of(node), navigation_argument(node)
-        assert how is not None
-        assert argument is not None
-        reference = self.conjunct.reference(argument)
-        if how == "count" and reference is not None and reference.column is None:
-            return RowOperand(reference.variable, None, BIGINT, "count")
-        part = row_part(self.conjunct, argument)
-        if part is None:
-            raise InexactError(f"{self.conjunct.parsed.text_of(argument)} inside {how}()")
-        hoisted = self._hoisted(part, ())
-        result = aggregate_type(how, hoisted.type)
-        if result is None:
-            raise TypeMismatch(
-                f"{how}() does not take {name_of(hoisted.type)}",
-                node,
-                f"give it a {'value that can be ordered' if how in {'min', 'max'} else 'number'}",
-            )
-        return replace(hoisted, type=result, reading=how)
-
-    def fixed(self, node: exp.Expr) -> Expression:
-        """A part without names."""
-        text = self.conjunct.parsed.cut(node)
-        names = {name for name, _ in self.conjunct.parsed.calls(node)}
-        if names & _NOW or any(node.find_all(*_NOW_NODES)):
-            raise InexactError("the current time beside several variables")
-        try:
-            return ConstantOperand(self.conversion.constant(text), text)
-        except ValueError as problem:
-            raise TypeMismatch(str(problem), node) from None
-
-
-def hoistable_parts(conjunct: Conjunct, node: exp.Expr | None = None) -> Iterator[RowPart]:
-    """Every part that a translation of the conjunct would hoist."""
-    node = conjunct.node if node is None else node
-    part = row_part(conjunct, node)
-    if part is not None:
-        yield part
-    elif (
-        navigation_of(node) is not None
-        or user_function_of(node) is not None
-        or type(node) in _WALKED
-    ):
-        # ANDs and ORs may be thousands of levels deep as trees, so they are walked flat.
-        is_flat = isinstance(node, exp.And | exp.Or)
-        for child in node.flatten() if is_flat else node.iter_expressions():
-            yield from hoistable_parts(conjunct, child)
-
-
-def not_boolean_error(conjunct: Conjunct, node: exp.Expr, type_: Type) -> TypeMismatch:
-    text = conjunct.parsed.text_of(node)
-    return TypeMismatch(
-        f"a condition must be TRUE or FALSE, but {text} is {name_of(type_)}",
-        node,
-        "compare it with something",
-    )
+# ---- the rule of each node -----------------------------------------------------------------------
 
 
 _Rule = Callable[[Translation, exp.Expr, Guards], Expression]
@@ -728,7 +714,7 @@ _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Greatest: translate_first_of,
     exp.Nullif: translate_nullif,
 }
-# A field's name is no expression, so a Dot is walked to find the keys of a call only.
+# A field name is not an expression: a Dot is walked only to find the keys of a call.
 _WALKED = frozenset({*_RULES, exp.Dot})
 _SYMBOLS: dict[type[exp.Expr], str] = {
     exp.Like: "LIKE",

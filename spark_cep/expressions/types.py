@@ -1,10 +1,10 @@
-"""Spark's type rules, as far as the engine computes by itself.
+"""Spark's type rules for the operations that the engine computes, and literals.
 
-`common` is the type in which Spark compares two values, `arithmetic` the type of a result and
-those to which Spark casts the operands. None means that the engine must leave it to Spark:
-because the rule is not here, because the result would be rounded, or because it depends on the
-session's time zone. Checked against Spark 4.3's analyzer with ANSI on and off; they differ for
-integers beside floats (ANSI: DOUBLE) and for strings beside anything (only ANSI is here).
+`common_type` is the type in which Spark compares two values; `arithmetic_rule` gives the type of a
+result and those to which Spark casts the operands. None leaves the operation to Spark: the rule is
+unknown, the result would be rounded, or it depends on the session's time zone. Checked against
+Spark 4.3's analyzer with ANSI on and off, which differ for integers with floats (ANSI: DOUBLE) and
+for strings with other types (only ANSI is here).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _NAMES = {
     "other": "a nested or collated type",
 }
 Operator = Literal["+", "-", "*", "/", "%", "div"]
-# A few fixed-offset zones; in these, local times differ exactly as instants do.
+# Zones with a fixed offset, in which differences of local times equal those of instants.
 _FIXED_ZONE = re.compile(
     r"(utc|gmt|z|etc/(utc|gmt|uct|zulu)|(utc|gmt)?[+-]\d{1,2}(:?\d{2})?)", re.I
 )
 
 
 def name_of(type_: Type) -> str:
-    """The type as SQL names it.
+    """The SQL name of a type.
 
     >>> name_of(Type("decimal", precision=10, scale=2))
     'DECIMAL(10,2)'
@@ -78,7 +78,7 @@ _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?
 
 
 def parse_type(text: str) -> Type | None:
-    """The type that SQL text names; None for those that the engine does not compute with.
+    """The type with a SQL name; None for types that the engine does not compute with.
 
     >>> parse_type("decimal(12, 3)")
     Type(kind='decimal', bits=64, precision=12, scale=3)
@@ -143,7 +143,7 @@ def _wider_decimal(left: Type, right: Type) -> Type | None:
 
 
 def _common_with_string(other: Type) -> Type | None:
-    """ANSI: a string next to another type is cast to it; numbers meet at their widest."""
+    """ANSI: a string is cast to the other type; for numbers, to the widest one."""
     if other.kind == "int":
         return BIGINT
     if other.kind in {"float", "decimal"}:
@@ -152,7 +152,7 @@ def _common_with_string(other: Type) -> Type | None:
 
 
 def _exact_decimal(precision: int, scale: int) -> Type | None:
-    """A decimal type, unless Spark would cut digits off to make it fit."""
+    """A decimal type; None if Spark would drop digits to make it fit."""
     if precision > MAX_PRECISION:
         return None
     return Type("decimal", precision=precision, scale=scale)
@@ -160,7 +160,7 @@ def _exact_decimal(precision: int, scale: int) -> Type | None:
 
 @dataclass(frozen=True)
 class ArithmeticRule:
-    """The type of a result, and the types that the operands are brought to first."""
+    """The type of a result, and the types that the operands are cast to."""
 
     type: Type
     left: Type
@@ -189,7 +189,7 @@ def arithmetic_rule(  # noqa: PLR0911
 
 
 def _time_difference(left: Type, right: Type, *, fixed_zone: bool) -> ArithmeticRule:
-    """Spark subtracts local times: in a zone that changes its clocks the operands must become
+    """Spark subtracts local times: in a zone with daylight saving time the operands must become
     TIMESTAMP_NTZ first."""
     local = Type("timestamp_ntz")
     kinds = {left.kind, right.kind}
@@ -201,7 +201,7 @@ def _time_difference(left: Type, right: Type, *, fixed_zone: bool) -> Arithmetic
 def _shift_time(
     operator: Operator, left: Type, right: Type, *, fixed_zone: bool
 ) -> ArithmeticRule | None:
-    """A time plus or minus an interval. Days of a TIMESTAMP are the zone's, not 24 hours."""
+    """A time plus or minus an interval. A day of a TIMESTAMP need not have 24 hours."""
     if operator == "+" and left.kind == "interval":
         swapped = _shift_time(operator, right, left, fixed_zone=fixed_zone)
         return None if swapped is None else ArithmeticRule(swapped.type, left, right)
@@ -241,7 +241,7 @@ def _on_decimals(operator: Operator, left: Type, right: Type) -> ArithmeticRule 
 
 
 def widens(source: Type, target: Type) -> bool:
-    """Whether the engine's `cast` gives exactly Spark's value, and never an error."""
+    """Whether the engine's `cast` always gives Spark's exact value and never fails."""
     if source == target or source.kind == "null":
         return True
     kinds = (source.kind, target.kind)
@@ -283,12 +283,7 @@ def aggregate_type(reading: CellReading, type_: Type) -> Type | None:  # noqa: P
     return Type("decimal", precision=min(MAX_PRECISION, type_.precision + 4), scale=type_.scale + 4)
 
 
-# --------------------------------------------------------------------------------------------------
-# Literals that can be read here, without asking Spark; all others are Spark's to evaluate.
-#
-# Values are as expressions.Constant wants them: decimals unscaled, times and intervals in
-# microseconds. Types are those of Spark's parser: 1.50 is DECIMAL(3,2), 1e3 DOUBLE.
-# --------------------------------------------------------------------------------------------------
+# ---- literals ------------------------------------------------------------------------------------
 
 
 _INT = re.compile(r"(-?)\s*(\d+)([lsy]?)", re.I)
@@ -314,7 +309,9 @@ UNITS_US = {
 
 
 def parse_literal(text: str) -> Constant | None:
-    """The constant that the text is, if it is a plain literal.
+    """The constant of a plain literal; None if Spark must evaluate the text. Types are those of
+    Spark's parser: 1.50 is DECIMAL(3,2), 1e3 DOUBLE. Decimals are unscaled, times and intervals in
+    microseconds.
 
     >>> parse_literal("1.50")
     Constant(value=150, type=Type(kind='decimal', bits=64, precision=3, scale=2))
@@ -385,7 +382,7 @@ def _interval(text: str) -> Constant | None:
 
 
 def convert_constant(constant: Constant, target: Type) -> Constant | None:
-    """The constant cast to a type, where that is exact or Spark's own rounding."""
+    """The constant cast to a type; None unless it is exact or rounded as Spark rounds."""
     source, value = constant.type, constant.value
     if source == target:
         return constant
@@ -413,20 +410,21 @@ def _to_float(constant: Constant, target: Type) -> Constant | None:
     if target.bits == DOUBLE.bits:
         return Constant(float(value), target)
     if constant.type.kind == "int" and abs(value) >= 1 << 53:
-        return None  # two roundings, by way of double, could differ from one
+        return None  # rounding twice, through double, could differ from rounding once
     return Constant(struct.unpack("f", struct.pack("f", value))[0], target)
 
 
 def narrowest_decimal(constant: Constant) -> Type:
-    """In a binary operation with a decimal, an integer literal has as many digits as it needs."""
+    """The type of a literal in an operation with a decimal: an integer has only the digits that it
+    needs."""
     if constant.type.kind == "int" and constant.value is not None:
         return Type("decimal", precision=len(str(abs(constant.value))))
     return as_decimal(constant.type)
 
 
 def sql_cast(text: str, target: Type, *, safely: bool) -> str:
-    """`safely`: NULL where the cast fails, for a comparison that then is NULL and rejects."""
-    # What TIMESTAMP means is a setting of the session; TIMESTAMP_LTZ is not.
+    """SQL for a cast. `safely`: NULL where it fails, so that a comparison is NULL and rejects."""
+    # The meaning of TIMESTAMP is a setting of the session; that of TIMESTAMP_LTZ is not.
     name = "TIMESTAMP_LTZ" if target.kind == "timestamp" else name_of(target)
     return f"{'try_cast' if safely else 'CAST'}(({text}) AS {name})"
 

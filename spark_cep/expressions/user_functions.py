@@ -1,8 +1,8 @@
-"""`cep.udf`: vectorized user functions, for conditions that tie several variables together.
+"""`cep.udf`: vectorized Python functions for conditions over several variables.
 
-A function is known to condition texts by its name, in the whole driver process. It gets one
-pandas Series per argument and gives as many values; it runs in the engine, in Python, so it is
-for what Spark SQL cannot say across rows. On one row a Spark UDF does the same before matching.
+A function is registered under its name for the whole driver process. It takes one pandas Series
+for each argument and returns a value for each row. It runs in the engine, so it is for conditions
+across rows that Spark SQL cannot express; for one row, use a Spark UDF before matching.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_cep.udfs.public import public
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A registered function. Calling it calls the Python function itself."""
+    """A registered function. Calling it calls the Python function."""
 
     name: str
     function: Callable[..., Any]
@@ -51,7 +51,7 @@ def udf(
 def udf(
     fn: Callable[..., Any] | None = None, returns: str = "double", name: str | None = None
 ) -> UserFunction | Callable[[Callable[..., Any]], UserFunction]:
-    """Makes a vectorized Python function usable in conditions, by its name.
+    """Registers a vectorized Python function for use in conditions under its name.
 
     It is for conditions that tie several variables together and that Spark SQL cannot express.
     Also a decorator: `@cep.udf(returns="boolean")`.
@@ -95,13 +95,13 @@ def _check_name(fn: Callable[..., Any], name: str | None) -> str:
     name = name if name is not None else getattr(fn, "__name__", "")
     if re.fullmatch(r"[^\W\d]\w*", name) is None:
         raise PatternError(
-            f"{name!r} is no name for a function that conditions can call",
-            hint='give it one: cep.udf(fn, returns="double", name="distance")',
+            f"{name!r} is not a valid function name",
+            hint='set a name: cep.udf(fn, returns="double", name="distance")',
         )
     if name.upper() in Spark.Parser.FUNCTIONS or name.casefold() in _RESERVED:
         raise PatternError(
-            f"{name} is a function of SQL already",
-            hint=f'call it something else: cep.udf(fn, name="my_{name}")',
+            f"{name} is already a SQL function",
+            hint=f'choose another name: cep.udf(fn, name="my_{name}")',
         )
     return name
 
@@ -110,9 +110,9 @@ def _check_type(returns: str) -> Type:
     found = parse_type(returns) if isinstance(returns, str) else None
     if found is None:
         raise PatternError(
-            f"{returns!r} is no type that a cep.udf can return",
-            hint='return a plain value: "double", "boolean", "bigint", "string", "decimal(10,2)", '
-            '"timestamp"; for several values register several functions',
+            f"a cep.udf cannot return {returns!r}",
+            hint='use a type of a single value: "double", "boolean", "bigint", "string", '
+            '"decimal(10,2)", "timestamp"; for several values register several functions',
         )
     return found
 

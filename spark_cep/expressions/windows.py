@@ -1,8 +1,8 @@
-"""WITHIN: from what the user wrote to a size in the unit of the shipped event time.
+"""WITHIN: the window as the user wrote it, and its size in the unit of the shipped event time.
 
-Times are microseconds, dates days, numbers themselves (decimals unscaled). Differences of whole
-units are whole, so rounding a size down to the unit changes no comparison. A day is 24 hours;
-months and years have no length and are refused.
+The unit is a microsecond for timestamps, a day for dates, 1 for numbers (decimals unscaled).
+Differences of integers are integers, so rounding a size down to the unit changes no comparison. A
+day has 24 hours; months and years have no fixed length and are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Type
 
 
-# Times lie between the years 1 and 9999: a wider window holds them all, and fits 64 bits.
+# Timestamps are between the years 1 and 9999, so a wider window contains all of them.
 _ALL_TIME_US = Decimal(10_000 * 366 * UNITS_US["day"])
 _SHORT = {
     "microsecond": "us micros",
@@ -47,14 +47,14 @@ _EXAMPLES = '"10 minutes", "1.5 hours", "1 hour 30 minutes" or a timedelta'
 
 @dataclass(frozen=True)
 class Within:
-    """The window as the user wrote it; its meaning depends on the order column."""
+    """The window as the user wrote it; its unit depends on the order column."""
 
     duration: str | timedelta | int | float | None = None
     events: int | None = None
 
 
 def window_of(within: Within, time: Type) -> Window:
-    """The window over an event time of a type; raises PatternError with the text as it is."""
+    """The window for an event time of type `time`; raises PatternError."""
     if within.events is not None:
         return _of_events(within.events)
     duration = within.duration
@@ -66,13 +66,13 @@ def window_of(within: Within, time: Type) -> Window:
     if time.kind in NUMBERS:
         return Window("time", _in_numbers(duration, time))
     raise PatternError(
-        f"WITHIN needs an event time, and the first order column is {name_of(time)}",
+        f"WITHIN needs an event time, but the first order column is {name_of(time)}",
         hint="order by a timestamp, a date or a number first",
     )
 
 
 def check_window(within: Within) -> None:
-    """What can be said before the type of the event time is known."""
+    """Checks a window before the type of the event time is known; raises PatternError."""
     duration = within.duration
     if within.events is not None:
         _of_events(within.events)
@@ -94,11 +94,12 @@ def _check(duration: str | timedelta) -> None:
 def _of_events(events: object) -> Window:
     if isinstance(events, bool) or not isinstance(events, int):
         raise PatternError(
-            f"within(events={events!r}) is no count of rows", hint="write within(events=2000)"
+            f"within(events=...) takes a number of rows, not {events!r}",
+            hint="write within(events=2000)",
         )
     if events <= 0:
         raise PatternError(
-            f"within(events={events}) leaves no row to match", hint="write at least events=1"
+            f"within(events={events}) must be positive", hint="write at least events=1"
         )
     return Window("events", events)
 
@@ -106,16 +107,16 @@ def _of_events(events: object) -> Window:
 def _check_positive(size: Decimal, duration: object) -> None:
     if size <= 0:
         raise PatternError(
-            f"WITHIN {duration} is not positive, so nothing could match",
-            hint=f"write a window above zero: {_EXAMPLES}",
+            f"WITHIN {duration} must be positive",
+            hint=f"write a duration above zero: {_EXAMPLES}",
         )
 
 
 def _in_numbers(duration: object, time: Type) -> int | float:
     if isinstance(duration, bool) or not isinstance(duration, int | float | Decimal):
         raise PatternError(
-            f"WITHIN {duration} is a duration, and the first order column is {name_of(time)}",
-            hint="write the window in the column's own unit, as a number: within(10)",
+            f"WITHIN {duration} is a duration, but the first order column is {name_of(time)}",
+            hint="write a number in the unit of the column: within(10)",
         )
     size = _number(duration)
     _check_positive(size, duration)
@@ -132,12 +133,12 @@ def _number(duration: object) -> Decimal:
         )
     size = Decimal(str(duration))
     if not size.is_finite():
-        raise PatternError(f"WITHIN {duration} is no window", hint="write a finite number")
+        raise PatternError(f"WITHIN {duration} must be finite", hint="write a finite number")
     return size
 
 
 def parse_duration_us(duration: object) -> Decimal:
-    """A duration as text or timedelta; raises PatternError, which speaks of WITHIN."""
+    """A duration from text or a timedelta; raises PatternError."""
     if isinstance(duration, timedelta):
         return Decimal(duration // timedelta(microseconds=1))
     if isinstance(duration, bool) or not isinstance(duration, str):
@@ -161,11 +162,11 @@ def _sum_of_terms(text: str, whole: str) -> Decimal:
     while at < len(text):
         found = _TERM.match(text, at)
         if found is None:
-            raise _unreadable(whole)
+            raise _invalid_duration(whole)
         total += _term(found[1], found[2].lower(), whole)
         at = found.end()
     if not text:
-        raise _unreadable(whole)
+        raise _invalid_duration(whole)
     return total
 
 
@@ -178,14 +179,14 @@ def _term(number: str, unit: str, whole: str) -> Decimal:
         )
     if unit not in _UNIT:
         raise PatternError(
-            f"WITHIN {whole}: {unit} is no unit of time",
+            f"WITHIN {whole}: unknown unit {unit}",
             hint="units are microseconds, milliseconds, seconds, minutes, hours, days and weeks",
         )
     try:
         return Decimal(number) * _UNIT[unit]
     except InvalidOperation:
-        raise _unreadable(whole) from None
+        raise _invalid_duration(whole) from None
 
 
-def _unreadable(whole: str) -> PatternError:
-    return PatternError(f"WITHIN {whole!r} cannot be read", hint=f"write {_EXAMPLES}")
+def _invalid_duration(whole: str) -> PatternError:
+    return PatternError(f"WITHIN {whole!r} is not a duration", hint=f"write {_EXAMPLES}")

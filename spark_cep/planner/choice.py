@@ -1,9 +1,8 @@
-"""Choosing a plan: a pure function from facts to a choice that says why.
+"""The choice of a plan for an event pattern: a pure function from facts to a choice with a reason.
 
-A ladder of named rungs; the first that has an answer gives it. What was forced comes first, then
-what the pattern leaves no choice about, then what nothing is known of; the rest is decided by
-cost. Every plan that was not taken keeps its estimated cost and a reason. Whatever is chosen, the
-answer is the same.
+A ladder of named rungs, of which the first with an answer decides: patterns with only one plan,
+forced plans, unknown data; then cost. Every rejected plan keeps its estimated cost and a reason.
+The answer of the query does not depend on the choice.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Adaptation, Branch, Condition, Strategy, Variable
 
 
-# Another kind than a chain is taken where it is expected to take less than this share of the
-# chain's time: what a join tree finds first has to be held, a chain holds a few blocks.
+# Another kind than a chain must be expected to take less than this share of the chain's time: a
+# join tree holds its intermediate results, a chain only a few blocks.
 CLEARLY_CHEAPER = 0.8
-# A chain that is expected to take less, in seconds a million rows, leaves nothing to save.
+# Below this expected time, in seconds for a million rows, a chain leaves nothing to save.
 NEGLIGIBLE_S = 0.01
 
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """`estimates`: what is known of the data, in numbers for `unit`; None: nothing. `source` says
-    in words where they come from, `notes` what else there is to say."""
+    """`wish`: the plan that the user requested. `estimates`: statistics of the data for each
+    `unit`; None if unknown. `source`: their origin in words. `notes`: further reasons."""
 
     variables: tuple[Variable, ...]
     strategy: Strategy
@@ -73,8 +72,8 @@ class RejectedPlan:
 
 @dataclass(frozen=True)
 class PlanChoice:
-    """`order`: the variables of the first branch as they are bound, as far as that is known on
-    the driver. `cost`: expected pairs, per `unit`. `adapts`: whether workers may change it."""
+    """`order`: the variables of the first branch in binding order, as far as the driver knows it.
+    `cost`: expected pairs for each `unit`. `adapts`: whether workers may change the plan."""
 
     plan: Plan
     rung: str
@@ -105,12 +104,12 @@ def choose_plan(facts: PlanFacts) -> PlanChoice:
     )  # fmt: skip
 
 
-# ---- what there is to choose from --------------------------------------------------------------
+# ---- candidates ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class PlanCandidate:
-    """One way to run the pattern. `cost` None where nothing is known."""
+    """A plan that the pattern can run. `cost` None: unknown."""
 
     plan: Plan
     shown: str
@@ -120,7 +119,7 @@ class PlanCandidate:
 
 @dataclass
 class _CandidatePlans:
-    """The candidates of one choice, made when they are looked at."""
+    """The candidates of one choice, generated on demand."""
 
     facts: PlanFacts
     _made: dict[PlanKind, PlanCandidate] = field(default_factory=dict)
@@ -154,7 +153,7 @@ class _CandidatePlans:
         return PlanCandidate(plan, self.shown(plan), _sum_costs([each.cost for each in made]), made)
 
     def fixed(self, plan: Plan) -> PlanCandidate:
-        """A plan that was not generated, with its cost."""
+        """A candidate with a given plan, and its cost."""
         estimates = self.facts.estimates
         cost = None
         if estimates is not None and plan.branches is not None:
@@ -185,7 +184,7 @@ class _CandidatePlans:
         return tree_cost(self.models, chains, estimates, self.costs)
 
     def shown(self, plan: Plan) -> str:
-        """How the plan of each branch is written, the first few of them."""
+        """The plans of the first few branches as text."""
         if plan.branches is None:
             return plan.kind if plan.kind == "tree" else "own counts"
         most = 3
@@ -196,7 +195,7 @@ class _CandidatePlans:
         more = len(self.models) - most
         return " or ".join(texts) + (f" or {more} more" if more > 0 else "")
 
-    def taken(
+    def choice_of(
         self, candidate: PlanCandidate, rung: str, reason: str, *, adapts: bool = False
     ) -> PlanChoice:
         cost = None if candidate.cost is None else candidate.cost.pairs
@@ -214,7 +213,7 @@ class _CandidatePlans:
         return tuple(v for slot in slots for v in first.slots[slot].variables)
 
     def rejected(self, choice: PlanChoice) -> tuple[RejectedPlan, ...]:
-        """The other kinds, fastest first, where there was something to compare."""
+        """The other kinds of plans, fastest first, if there was something to compare."""
         if choice.rung not in COMPARED_RUNGS or self.facts.estimates is None:
             return ()
         kinds: tuple[PlanKind, ...] = ("lazy-chain", "zstream", "tree", "eager", "hybrid")
@@ -234,23 +233,23 @@ class _CandidatePlans:
         kind = candidate.plan.kind
         if kind == "hybrid" and choice.rung != "forced":
             if self.facts.in_batch:
-                return "keeps partial matches ready for rows still to come; here all rows are there"
-            return "each bucket turns to it while its own counts say that keeping pays"
+                return "keeps partial matches for future rows; in a batch all rows are present"
+            return "each bucket switches to it while its counts say that this is faster"
         slower = self._slower(candidate, choice)
         if choice.rung == "forced":
-            return f"not asked for, {slower}"
+            return f"not requested, {slower}"
         if candidate.shown == choice.shown:
             return "the same order"
         if kind == "tree":
             is_faster = candidate.cost is not None and candidate.cost.time < (choice.seconds or 0.0)
             why = "windows differ, but there is hardly any work to save"
-            return why if is_faster else f"looks into every scope for each partial match, {slower}"
-        return f"holds what it joins first, {slower}" if kind == "zstream" else slower
+            return why if is_faster else f"checks every scope for each partial match, {slower}"
+        return f"holds its intermediate results, {slower}" if kind == "zstream" else slower
 
     def _slower(self, candidate: PlanCandidate, choice: PlanChoice) -> str:
         assert candidate.cost is not None
         if not choice.seconds:
-            return "and hardly any work is expected"
+            return "with hardly any work expected"
         times = candidate.cost.time / choice.seconds
         return f"expected to take {_format_times(times)} times as long"
 
@@ -282,45 +281,47 @@ def _sum_costs(costs: Sequence[PlanCost]) -> PlanCost:
     return total
 
 
-# ---- the ladder --------------------------------------------------------------------------------
+# ---- the ladder ----------------------------------------------------------------------------------
 
 
 def _choose_runs(table: _CandidatePlans) -> PlanChoice | None:
-    """The other strategies take rows as they come."""
+    """Strategies other than skip-till-any take rows as they arrive."""
     if table.facts.strategy == "any":
         return None
     words = {"next": "skip till next match", "strict": "strict"}[table.facts.strategy]
-    reason = f"under {words} a run takes rows as they come, in the order of the pattern"
+    reason = f"under {words} a run takes rows as they arrive, in the order of the pattern"
     if table.facts.wish.kind not in {"auto", "eager"}:
-        reason += ", whatever plan= says"
+        reason += "; plan= has no effect"
     eager = replace(table.candidate("eager"), cost=None)
-    return table.taken(eager, "strategy", reason)
+    return table.choice_of(eager, "strategy", reason)
 
 
 def _choose_named(table: _CandidatePlans) -> PlanChoice | None:
-    """A plan that names its variables."""
+    """A requested plan that names its variables."""
     facts = table.facts
     if facts.wish.eager is not None:
-        return table.taken(table.candidate("hybrid"), "forced", "forced by plan=")
+        return table.choice_of(table.candidate("hybrid"), "forced", "forced by plan=")
     plan = build_named_plan(facts.wish, facts.variables, facts.branches)
     if plan is None:
         return None
-    return table.taken(table.fixed(plan), "forced", "forced by plan=")
+    return table.choice_of(table.fixed(plan), "forced", "forced by plan=")
 
 
 def _choose_single(table: _CandidatePlans) -> PlanChoice | None:
     if any(model.size > 1 for model in table.models):
         return None
-    return table.taken(table.candidate("eager"), "one variable", "one variable has one order")
+    return table.choice_of(
+        table.candidate("eager"), "one variable", "one variable has only one order"
+    )
 
 
 def _choose_kind(table: _CandidatePlans) -> PlanChoice | None:
-    """A kind of plan, its shape by cost."""
+    """A requested kind of plan, with its shape by cost."""
     kind = table.facts.wish.kind
     if kind == "auto":
         return None
     reason = f"plan={kind!r}, {_describe_shape(table, kind)}"
-    return table.taken(table.candidate(kind), "forced", reason, adapts=kind in ADAPTING_KINDS)
+    return table.choice_of(table.candidate(kind), "forced", reason, adapts=kind in ADAPTING_KINDS)
 
 
 def _describe_shape(table: _CandidatePlans, kind: PlanKind) -> str:
@@ -334,15 +335,15 @@ def _describe_shape(table: _CandidatePlans, kind: PlanKind) -> str:
 
 
 def _choose_by_bucket(table: _CandidatePlans) -> PlanChoice | None:
-    """Nothing is known before the data is there; then each bucket knows its counts."""
+    """Without statistics each bucket counts its own candidates."""
     if table.facts.estimates is not None:
         return None
-    reason = "nothing is known of the data: each bucket counts its candidates, the fewest first"
-    return table.taken(table.candidate("lazy-chain"), "no statistics", reason, adapts=True)
+    reason = "no statistics: each bucket counts its candidates and begins with the fewest"
+    return table.choice_of(table.candidate("lazy-chain"), "no statistics", reason, adapts=True)
 
 
 def _choose_tree(table: _CandidatePlans) -> PlanChoice | None:
-    """No order is good everywhere."""
+    """No single order suits all keys and times."""
     estimates = table.facts.estimates
     one, tree = table.candidate("lazy-chain").cost, table.candidate("tree").cost
     if estimates is None or one is None or tree is None or one.time < NEGLIGIBLE_S:
@@ -350,12 +351,11 @@ def _choose_tree(table: _CandidatePlans) -> PlanChoice | None:
     if not tree.time < CLEARLY_CHEAPER * one.time:
         return None
     reason = (
-        f"what is rare changes from key to key or with time: by {table.facts.source}, beginning "
-        f"where each window has fewest events takes "
-        f"{_format_share(tree.time / one.time)} of the best "
-        "chain's time"
+        f"the rarest variable differs between keys or changes over time: by {table.facts.source}, "
+        "beginning with the fewest events of each window takes "
+        f"{_format_share(tree.time / one.time)} of the best chain's time"
     )
-    return table.taken(table.candidate("tree"), "rare changes", reason)
+    return table.choice_of(table.candidate("tree"), "rare changes", reason)
 
 
 def _choose_cheapest(table: _CandidatePlans) -> PlanChoice | None:
@@ -366,8 +366,8 @@ def _choose_cheapest(table: _CandidatePlans) -> PlanChoice | None:
     if tree.cost.time < CLEARLY_CHEAPER * one.cost.time:
         share = tree.cost.time / one.cost.time
         reason = f"joins take {share:.0%} of the best chain's time, by {source}"
-        return table.taken(tree, "cheapest", reason, adapts=True)
-    return table.taken(one, "cheapest", f"fewest partial matches, by {source}", adapts=True)
+        return table.choice_of(tree, "cheapest", reason, adapts=True)
+    return table.choice_of(one, "cheapest", f"fewest partial matches, by {source}", adapts=True)
 
 
 LADDER: tuple[Callable[[_CandidatePlans], PlanChoice | None], ...] = (
@@ -383,13 +383,10 @@ COMPARED_RUNGS = frozenset({"rare changes", "cheapest", "forced"})
 ADAPTING_KINDS = frozenset({"lazy-chain", "zstream"})
 
 
-# --------------------------------------------------------------------------------------------------
-# What a choice expects, as plain data for `explain`: statistics, each plan's joins with their
-# pairs and partial matches, the invariants that hold as long as the plan is the best.
-# --------------------------------------------------------------------------------------------------
+# ---- costs for explain ---------------------------------------------------------------------------
 
 
-# Plans that no worker changes.
+# Why workers do not change these plans.
 _WHY_NOT = {
     "tree": "each partial match chooses for itself",
     "eager": "eager keeps the order of the pattern",
@@ -400,7 +397,8 @@ _WHY_NOT = {
 def describe_costs(
     compiled: CompiledPattern, choice: PlanChoice, adaptation: Adaptation
 ) -> dict[str, Any]:
-    """The part of a plan's facts that is about its cost."""
+    """The costs of a choice as plain data: statistics, the joins of each plan with their pairs and
+    partial matches, and the invariants that hold while the plan is the best."""
     models = [BranchModel(b, compiled.conditions, compiled.variables) for b in compiled.branches]
     return {
         "statistics": _statistics(compiled, choice),
@@ -475,13 +473,13 @@ def _adaptation(choice: PlanChoice, adaptation: Adaptation) -> str:
     if not choice.adapts:
         return "no: " + {
             "strategy": "runs follow the pattern",
-            "one variable": "there is one order",
+            "one variable": "there is only one order",
         }.get(choice.rung, _WHY_NOT.get(choice.plan.kind, "the order was forced"))
     return {
         "off": 'no: adapt="off"',
-        "always": "always: the plan is made anew before each chunk of a bucket",
-        "threshold": f"threshold, {adaptation.threshold:.0%}: the plan is made anew when a rate or "
-        "a selectivity has changed by more",
-        "invariants": f"invariants, k={adaptation.k or 'all'}, distance={adaptation.distance}: the "
-        "plan is made anew when a comparison that led to it fails",
+        "always": "always: a new plan before each chunk of a bucket",
+        "threshold": f"threshold, {adaptation.threshold:.0%}: a new plan when a rate or a "
+        "selectivity has changed by more",
+        "invariants": f"invariants, k={adaptation.k or 'all'}, distance={adaptation.distance}: a "
+        "new plan when a comparison that led to it fails",
     }[adaptation.kind]

@@ -1,7 +1,8 @@
-"""How many buckets the keys are dealt to, and Spark's facts that decide it.
+"""The layout of the rows: the number of buckets, and whether time is cut into slices.
 
-One bucket is one Spark partition and one call of the engine: too many and calls cost more than
-matching, too few and cores idle or a worker's memory fills.
+One bucket is one Spark partition and one call of the engine: with too many, calls cost more than
+matching; with too few, cores are idle or a worker runs out of memory. The layout does not change
+the answer, so both can be set: `spark.cep.buckets` is a number, `spark.cep.slices` "on" or "off".
 """
 
 from __future__ import annotations
@@ -20,24 +21,111 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Consumption, Strategy, Window
 
 
-# Estimated bytes of a bucket. For Parquet the estimate is that of compressed files, here 11 bytes a
-# row for some 35 that arrive, and a worker needs several times that again while it sorts and
-# matches: buckets of 1.4 M rows took it to 511 MB, of 0.5 M rows to 276.
+BUCKETS_CONF = "spark.cep.buckets"
+SLICES_CONF = "spark.cep.slices"
+
+# Estimated bytes of a bucket. For Parquet the estimate is the size of the compressed files: in a
+# test 11 bytes for a row of 35 bytes in memory, of which a worker needs several times more while it
+# sorts and matches: 511 MB for buckets of 1.4 M rows, 276 MB for 0.5 M rows.
 TARGET_BYTES = 6 << 20
 BUCKETS_PER_CORE = 2
 MAX_BUCKETS = 20_000
-# Fewer rows than this are matched faster in one bucket than they are dealt to two.
+# Fewer rows than this are matched faster in one bucket than in two.
 TINY_ROWS = 5_000
 
 
 @dataclass(frozen=True)
 class InputSize:
-    """What is known about the input: `rows` only where the sample has seen all of them."""
+    """The size of the input; `rows` is known only if the sample has all of them."""
 
     bytes: int | None
     rows: int | None
     cores: int
     shuffle_partitions: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`slicing` None: no time slices. The reasons are shown by explain."""
+
+    buckets: int
+    buckets_reason: str
+    slicing: Slicing | None
+    slices_reason: str
+
+
+@dataclass(frozen=True)
+class LayoutFacts:
+    """What a layout depends on. `slicing` None: slices could change the answer of this pattern."""
+
+    size: InputSize
+    sample: Sample | None
+    has_keys: bool
+    slicing: Slicing | None
+    forced_buckets: str = ""
+    forced_slices: str = ""
+
+
+def choose_layout(facts: LayoutFacts) -> Layout:
+    """Chooses buckets and slices; raises PlanError for invalid settings."""
+    slicing, slices_reason = _choose_slices(facts)
+    if facts.forced_buckets:
+        buckets, reason = parse_bucket_count(facts.forced_buckets), f"set by {BUCKETS_CONF}"
+    elif not facts.has_keys and slicing is None:
+        buckets, reason = 1, "one partition is one bucket"
+    else:
+        buckets, reason = bucket_count(facts.size), _explain_size(facts.size)
+    return Layout(buckets, reason, slicing, slices_reason)
+
+
+def _choose_slices(facts: LayoutFacts) -> tuple[Slicing | None, str]:
+    if facts.slicing is None:
+        return None, "none: they require skip-till-any-match with reuse and a time window"
+    if facts.forced_slices:
+        is_on = _parse_switch(facts.forced_slices)
+        return (
+            (facts.slicing, f"set by {SLICES_CONF}")
+            if is_on
+            else (None, f"none: set by {SLICES_CONF}")
+        )
+    if bucket_count(facts.size) == 1:
+        return None, "none: the input is small"
+    hot = facts.sample is not None and facts.sample.has_hot_key(facts.size.cores)
+    if facts.has_keys and not hot:
+        return None, "none: no hot key was found"
+    why = (
+        "one key has too large a share of the rows"
+        if facts.has_keys
+        else "one partition for all cores"
+    )
+    return facts.slicing, f"{WINDOWS_PER_SLICE} windows long: {why}"
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in {"on", "off"}:
+        raise PlanError(f"{SLICES_CONF} is {text!r}", hint='set it to "on" or "off"')
+    return text == "on"
+
+
+def parse_bucket_count(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise PlanError(f"{BUCKETS_CONF} is {text!r}", hint="set it to a number above 0")
+    return int(text)
+
+
+def _explain_size(size: InputSize) -> str:
+    if size.rows is not None:
+        return f"{size.rows:,} rows in total"
+    if size.bytes is None:
+        return "the size of the input is unknown"
+    cores = f"{size.cores} core{'s' * (size.cores != 1)}"
+    mebibytes = size.bytes / (1 << 20)
+    least = 0.1
+    amount = f"about {mebibytes:,.1f}" if mebibytes >= least else f"less than {least}"
+    return f"{amount} MiB for {cores}"
+
+
+# ---- buckets -------------------------------------------------------------------------------------
 
 
 def bucket_count(size: InputSize) -> int:
@@ -62,36 +150,34 @@ def bucket_count(size: InputSize) -> int:
     return max(enough, min(-(-size.bytes // TARGET_BYTES), MAX_BUCKETS))
 
 
-# --------------------------------------------------------------------------------------------------
-# Time slices: one partition, or a hot key, cut so that many cores can work on it.
-#
-# Under skip-till-any with reuse and a time window w, a match and everything that can block it lie
-# within w of its latest row. So time is cut into slices of 16 w, each row is copied into the slices
-# that its window reaches, and a match is kept only in the slice where its latest row is *home*.
-# One row in sixteen is copied: no statistics are needed.
-#
-# Always holds: `slice_of` never decreases with time, in exact and in floating arithmetic. Then two
-# rows at most w apart share a slice: the earlier one is copied to every slice up to that of its
-# time plus w. Where a negation looks beyond the latest row (NOT at the end, NOT under AND), rows
-# are copied back by w as well. What lies before a match, back to its latest row minus w, is there
-# already through the copies forward.
-# --------------------------------------------------------------------------------------------------
+# ---- time slices ---------------------------------------------------------------------------------
 
 
 WINDOWS_PER_SLICE = 16
 
 _INTEGERS: frozenset[TypeKind] = frozenset({"int", "date", "timestamp", "timestamp_ntz"})
 _LARGEST = 2**63 - 1
-# Doubles further out than so many slices are all in one: there, rounding exceeds the window.
+# Doubles beyond this many slices are all in one: there, rounding errors exceed the window.
 _MAX_SLICE = 2**45
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """How time is cut. `type` is that of the event time, `window` in the unit of `time_coordinate`;
-    `back`: a negation looks beyond the latest row.
+    """Time slices, so that several cores can match one partition or a hot key.
 
-    All methods take and give SQL text, over the shipped event time.
+    Under skip-till-any with reuse and a time window w, a match and everything that can block it lie
+    within w of its latest row. So time is cut into slices of 16 w, each row is copied into the
+    slices that its window reaches, and a match is kept only in the *home* slice of its latest row.
+    One row in sixteen is copied; no statistics are needed.
+
+    Slice numbers never decrease with time, in exact and in floating-point arithmetic. So two rows
+    at most w apart share a slice: the earlier one is copied to every slice up to that of its time
+    plus w. If a negation extends beyond the latest row (NOT at the end, NOT in AND), rows are also
+    copied back by w (`back`). Rows before a match, down to its latest row minus w, are already
+    present through the copies forward.
+
+    `type`: of the event time. `window`: in the unit of `time_coordinate`. All methods take and
+    return SQL over the shipped event time.
     """
 
     type: Type
@@ -99,7 +185,7 @@ class Slicing:
     back: bool
 
     def home(self, time: str) -> str:
-        """The slice that a row belongs to, a bigint."""
+        """The slice that a row belongs to, as a bigint."""
         return self._slice(time_coordinate(self.type, time))
 
     def slices(self, time: str) -> str:
@@ -112,12 +198,12 @@ class Slicing:
         at = time_coordinate(self.type, time)
         first = self._slice(self._moved(at, "subtract") if self.back else at)
         last = self._slice(self._moved(at, "add"))
-        # NULL < ... is not TRUE: a row without a time goes to the slice NULL.
+        # NULL < ... is not TRUE: a row without a time is in slice NULL.
         return f"CASE WHEN {first} < {last} THEN sequence({first}, {last}) ELSE array({first}) END"
 
     def _slice(self, at: str) -> str:
         if self.type.kind in _INTEGERS:
-            # DIV truncates toward zero: slice 0 is twice as long, which does no harm.
+            # DIV truncates toward zero, so slice 0 is twice as long; that is harmless.
             length = min(max(1, math.ceil(self.window) * WINDOWS_PER_SLICE), _LARGEST)
             return f"({at}) DIV {length}L"
         share = f"({at}) / {self.window * WINDOWS_PER_SLICE!r}D"
@@ -130,13 +216,13 @@ class Slicing:
             return (
                 f"CASE WHEN {at} IS NOT NULL THEN coalesce(try_{how}({at}, {shift}L), {edge}L) END"
             )
-        # A difference that rounds to w may be a little more than w.
+        # A difference that rounds to w may be slightly larger than w.
         sign = "+" if how == "add" else "-"
         return f"{at} {sign} ({self.window!r}D * 1.000000001D + abs({at}) * 1e-15D)"
 
 
 def time_coordinate(type_: Type, time: str) -> str:
-    """Event time as a number that never decreases with it: SQL text of a bigint or double."""
+    """SQL for the event time as a bigint or double that increases with it."""
     if type_.kind == "timestamp":
         return f"unix_micros({time})"
     if type_.kind == "timestamp_ntz":
@@ -152,7 +238,7 @@ def choose_slicing(
     type_: Type,
     rules: tuple[Strategy, Consumption],
 ) -> Slicing | None:
-    """How time may be cut for a pattern; None where a slice could change the answer."""
+    """How time can be cut for a pattern; None if slices could change the answer."""
     if window is None or window.kind != "time" or rules != ("any", "reuse"):
         return None
     negations = [
@@ -163,98 +249,5 @@ def choose_slicing(
     ]
     back = any(negation.place in ("end", "around") for negation in negations)
     size = window.size / 10**type_.scale if type_.kind == "decimal" else window.size
-    # Slices may be longer than they must: a window of 0 is sliced like one of 1.
+    # Longer slices are correct too: a window of 0 is sliced like one of 1.
     return Slicing(type_, float(size) or 1.0, back)
-
-
-# --------------------------------------------------------------------------------------------------
-# How the rows are dealt: into how many buckets, and whether time is cut into slices.
-#
-# Neither changes an answer, so both may be forced: `spark.cep.buckets` takes a number,
-# `spark.cep.slices` "on" or "off".
-# --------------------------------------------------------------------------------------------------
-
-
-BUCKETS_CONF = "spark.cep.buckets"
-SLICES_CONF = "spark.cep.slices"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """`slicing` None: time is not cut. The reasons are for explain."""
-
-    buckets: int
-    buckets_reason: str
-    slicing: Slicing | None
-    slices_reason: str
-
-
-@dataclass(frozen=True)
-class LayoutFacts:
-    """What decides a layout. `slicing` None: slices could change the answer of this pattern."""
-
-    size: InputSize
-    sample: Sample | None
-    has_keys: bool
-    slicing: Slicing | None
-    forced_buckets: str = ""
-    forced_slices: str = ""
-
-
-def choose_layout(dealing: LayoutFacts) -> Layout:
-    """Decides buckets and slices."""
-    slicing, slices_reason = _choose_slices(dealing)
-    if dealing.forced_buckets:
-        buckets, reason = parse_bucket_count(dealing.forced_buckets), f"set by {BUCKETS_CONF}"
-    elif not dealing.has_keys and slicing is None:
-        buckets, reason = 1, "one partition is one bucket"
-    else:
-        buckets, reason = bucket_count(dealing.size), _explain_size(dealing.size)
-    return Layout(buckets, reason, slicing, slices_reason)
-
-
-def _choose_slices(dealing: LayoutFacts) -> tuple[Slicing | None, str]:
-    if dealing.slicing is None:
-        return None, "none: they need skip-till-any-match with reuse and a time window"
-    if dealing.forced_slices:
-        is_on = _parse_switch(dealing.forced_slices)
-        return (
-            (dealing.slicing, f"set by {SLICES_CONF}")
-            if is_on
-            else (None, f"none: set by {SLICES_CONF}")
-        )
-    if bucket_count(dealing.size) == 1:
-        return None, "none: the input is small"
-    hot = dealing.sample is not None and dealing.sample.has_hot_key(dealing.size.cores)
-    if dealing.has_keys and not hot:
-        return None, "none: no key is known to be hot"
-    why = (
-        "one key holds too large a share of the rows"
-        if dealing.has_keys
-        else "one partition for all cores"
-    )
-    return dealing.slicing, f"{WINDOWS_PER_SLICE} windows long: {why}"
-
-
-def _parse_switch(text: str) -> bool:
-    if text not in {"on", "off"}:
-        raise PlanError(f"{SLICES_CONF} is {text!r}", hint='it takes "on" or "off"')
-    return text == "on"
-
-
-def parse_bucket_count(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise PlanError(f"{BUCKETS_CONF} is {text!r}", hint="it takes a number above 0")
-    return int(text)
-
-
-def _explain_size(size: InputSize) -> str:
-    if size.rows is not None:
-        return f"{size.rows:,} rows in all"
-    if size.bytes is None:
-        return "the input's size is not known"
-    cores = f"{size.cores} core{'s' * (size.cores != 1)}"
-    mebibytes = size.bytes / (1 << 20)
-    least = 0.1
-    amount = f"about {mebibytes:,.1f}" if mebibytes >= least else f"less than {least}"
-    return f"{amount} MiB for {cores}"

@@ -1,14 +1,9 @@
-"""Choosing the matcher of a row pattern: a pure function from facts to a choice that says why.
+"""The choice of a matcher for a row pattern: a pure function from facts to a choice with a reason.
 
-"walk": the kernel goes from row to row. "gaps": the rows that a pattern names one by one are
-joined, and the rows between them are not looked at. Both give the same answer.
-
-A ladder of named rungs, as for event patterns (`choice.py`), and no cost model: where a condition
-ties the joined rows together, joins were never seen to lose. 20,000 crime reports, R Z* B Z* M
-with B near R and M near R within 30 minutes: 12 s walking, 0.01 s by joins; with the time in
-WITHIN as well 0.003 s against 0.007 s, and over a day's WITHIN (200,000 reports) 9 s against
-0.2 s; 100,000 keys of ten rows 0.14 s against 0.21 s. Where no condition does, walking remembers
-what failed and takes a few steps a row.
+"walk" goes from row to row. "gaps" joins the rows of the single variables and skips the rows
+between them. Both give the same answer. The choice is a ladder of named rungs, as in choice.py,
+without a cost model: if a condition connects the joined rows, joins are chosen; if none does,
+walking remembers what failed and takes a few steps for each row.
 """
 
 from __future__ import annotations
@@ -33,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatcherFacts:
-    """`wish`: what the user asked for."""
+    """`wish`: the matcher that the user requested."""
 
     program: RowProgram
     wish: RowPlan = "auto"
     in_batch: bool = True
 
     @cached_property
-    def gapped(self) -> GapPattern | str:
+    def gap_pattern(self) -> GapPattern | str:
         if not self.in_batch:
-            return "a search that waits for rows to come goes on from row to row"
+            return "a stream is matched as rows arrive"
         return recognize_gaps(self.program)
 
     def names(self, variables: list[int]) -> str:
@@ -58,7 +53,7 @@ class MatcherFacts:
 
 @dataclass(frozen=True)
 class MatcherChoice:
-    """`shown`: in which order the rows of a match are found."""
+    """`shown`: the order in which the rows of a match are found."""
 
     matcher: MatcherKind
     shown: str
@@ -68,83 +63,88 @@ class MatcherChoice:
 
 
 def choose_matcher(facts: MatcherFacts) -> MatcherChoice:
-    """How a row pattern is matched. Raises PlanError for a plan that it cannot be matched by."""
+    """The matcher of a row pattern; raises PlanError if the requested one cannot match it."""
     choice = next(found for rung in MATCHER_LADDER if (found := rung(facts)) is not None)
     shown = _IN_ROW_ORDER if choice.matcher == "walk" else _describe_points(facts)
     return replace(choice, shown=shown, rejected=(_rejected_matcher(facts, choice),))
 
 
-_IN_ROW_ORDER = "in their order"
+_IN_ROW_ORDER = "in row order"
 
 
 def _describe_points(facts: MatcherFacts) -> str:
-    assert isinstance(facts.gapped, GapPattern)
-    names = [facts.program.variables[point.variable].name for point in facts.gapped.points]
+    assert isinstance(facts.gap_pattern, GapPattern)
+    names = [facts.program.variables[point.variable].name for point in facts.gap_pattern.points]
     return " → ".join(names)
 
 
 def _rejected_matcher(facts: MatcherFacts, choice: MatcherChoice) -> RejectedPlan:
     if choice.matcher == "gaps":
-        why = "goes through all rows of a gap for each row that a match can begin at"
-        return RejectedPlan("walk", "", None, "not asked for" if choice.rung == "forced" else why)
-    if isinstance(facts.gapped, str):
-        return RejectedPlan("gaps", "", None, facts.gapped)
-    why = "no condition ties the rows that would be joined to one another"
-    return RejectedPlan("gaps", "", None, "not asked for" if choice.rung == "forced" else why)
+        why = "scans all rows of a gap for each possible first row"
+        return RejectedPlan("walk", "", None, "not requested" if choice.rung == "forced" else why)
+    if isinstance(facts.gap_pattern, str):
+        return RejectedPlan("gaps", "", None, facts.gap_pattern)
+    why = "no condition connects the rows that would be joined"
+    return RejectedPlan("gaps", "", None, "not requested" if choice.rung == "forced" else why)
 
 
 def _join_point_names(facts: MatcherFacts) -> str:
-    assert isinstance(facts.gapped, GapPattern)
-    return facts.names([point.variable for point in facts.gapped.points])
+    assert isinstance(facts.gap_pattern, GapPattern)
+    return facts.names([point.variable for point in facts.gap_pattern.points])
 
 
-# ---- the ladder --------------------------------------------------------------------------------
+# ---- the ladder ----------------------------------------------------------------------------------
 
 
 def _choose_forced(facts: MatcherFacts) -> MatcherChoice | None:
     if facts.wish == "auto":
         return None
-    if facts.wish == "gaps" and isinstance(facts.gapped, str):
+    if facts.wish == "gaps" and isinstance(facts.gap_pattern, str):
         raise PlanError(
-            f'plan="gaps" cannot match this pattern: {facts.gapped}',
-            hint="leave it out, and the pattern is walked row by row; gaps are repeated variables "
-            "that read nothing of the match so far, between others that stand alone: r z* b z* m",
+            f'plan="gaps" cannot match this pattern: {facts.gap_pattern}',
+            hint="remove plan=; gaps are repeated variables whose conditions do not depend on the "
+            "match so far, between single variables: r z* b z* m",
         )
     return MatcherChoice(facts.wish, "", "forced", "forced by plan=")
 
 
 def _choose_walk(facts: MatcherFacts) -> MatcherChoice | None:
-    """Only walking can do it."""
-    if not isinstance(facts.gapped, str):
+    """A pattern without gaps can only be walked."""
+    if not isinstance(facts.gap_pattern, str):
         return None
-    reason = f"rows are walked through one by one: {facts.gapped}"
+    reason = f"rows are matched one by one: {facts.gap_pattern}"
     return MatcherChoice("walk", "", "no gaps", reason)
 
 
 def _choose_untied(facts: MatcherFacts) -> MatcherChoice | None:
-    """Nothing that a join could look up."""
-    assert isinstance(facts.gapped, GapPattern)
-    if facts.gapped.join_conjuncts:
+    """No condition for a join."""
+    assert isinstance(facts.gap_pattern, GapPattern)
+    if facts.gap_pattern.join_conjuncts:
         return None
-    reason = "each row is judged by itself and its neighbours, and what failed is remembered"
+    reason = "conditions depend only on a row and its neighbours, and failures are remembered"
     return MatcherChoice("walk", "", "rows by themselves", reason)
 
 
 def _choose_gaps(facts: MatcherFacts) -> MatcherChoice | None:
-    """A condition over several of the joined rows."""
-    assert isinstance(facts.gapped, GapPattern)
-    between = facts.names([gap.variable for gap in facts.gapped.gaps if gap is not None])
+    """A condition connects the joined rows, where joins are faster than walking:
+
+    R Z* B Z* M, 20,000 rows, B and M near R within 30 minutes    12 s walked, 0.01 s joined
+    the same with WITHIN                                          0.003 s, 0.007 s
+    200,000 rows, WITHIN a day                                    9 s, 0.2 s
+    100,000 keys of ten rows                                      0.14 s, 0.21 s
+    """
+    assert isinstance(facts.gap_pattern, GapPattern)
+    between = facts.names([gap.variable for gap in facts.gap_pattern.gaps if gap is not None])
     reason = (
-        f"{_join_point_names(facts)} are joined{_bounds(facts, facts.gapped)}, "
-        f"and the rows that {between} "
-        "may take need no look"
+        f"{_join_point_names(facts)} are joined{_bounds(facts, facts.gap_pattern)}; "
+        f"the rows of {between} are skipped"
     )
     return MatcherChoice("gaps", "", "gaps", reason)
 
 
-def _bounds(facts: MatcherFacts, gapped: GapPattern) -> str:
-    """What narrows the rows to be tried, in words."""
-    kinds = {_lookup_kind(each, facts.program.ansi) for each in gapped.join_conjuncts}
+def _bounds(facts: MatcherFacts, pattern: GapPattern) -> str:
+    """What restricts the joined rows, in words."""
+    kinds = {_lookup_kind(each, facts.program.ansi) for each in pattern.join_conjuncts}
     kinds.add("WITHIN" if facts.program.within is not None else None)
     words = [word for word in ("equal values", "ranges", "WITHIN") if word in kinds]
     return f" by {' and '.join(words)}" if words else ""

@@ -1,8 +1,8 @@
-"""A plan that the user asked for by name of variables, as slots of each branch.
+"""Plans that name variables, as slots of each branch.
 
-Every positive variable is named once. A branch that leaves some unfilled takes what is left of
-the order or the tree; the variables of a repeated group are bound together, where the first of
-them stands.
+Such a plan names every positive variable once. In a branch that does not fill all of them, the rest
+of the order or tree applies. The variables of a repeated group are bound together, at the place of
+the first one.
 """
 
 from __future__ import annotations
@@ -21,52 +21,53 @@ if TYPE_CHECKING:
 
 
 def check_plan_request(
-    wish: PlanRequest, variables: Sequence[Variable], branches: Sequence[Branch]
+    request: PlanRequest, variables: Sequence[Variable], branches: Sequence[Branch]
 ) -> None:
-    """A plan names every positive variable once, and nothing else."""
-    if wish.order is not None:
-        _check_names(wish.order, variables, "chain")
-    elif wish.parts is not None:
-        _check_names(tuple(_leaves(wish.parts)), variables, "join tree")
-    elif wish.eager is not None:
-        _check_names((*wish.eager, *(wish.lazy or ())), variables, "hybrid plan")
-        eager = set(_ids_of(wish.eager, variables))
+    """Checks that a plan names every positive variable once and nothing else; raises PlanError."""
+    if request.order is not None:
+        _check_names(request.order, variables, "chain")
+    elif request.parts is not None:
+        _check_names(tuple(_leaves(request.parts)), variables, "join tree")
+    elif request.eager is not None:
+        _check_names((*request.eager, *(request.lazy or ())), variables, "hybrid plan")
+        eager = set(_ids_of(request.eager, variables))
         for slot in (slot for branch in branches for slot in branch.slots):
             if slot.body is not None and eager & set(slot.variables):
                 name = variables[min(eager & set(slot.variables))].name
                 raise PlanError(
-                    f"the hybrid plan keeps {name!r} eagerly, which is in a repeated group",
-                    hint="an eager group takes variables and lists of one variable; put it "
-                    "among the lazy ones",
+                    f"the hybrid plan has the eager variable {name!r}, which is part of a repeated "
+                    "group",
+                    hint="make it lazy; only single variables and lists of one variable can be "
+                    "eager",
                 )
 
 
 def build_named_plan(
-    wish: PlanRequest, variables: Sequence[Variable], branches: Sequence[Branch]
+    request: PlanRequest, variables: Sequence[Variable], branches: Sequence[Branch]
 ) -> Plan | None:
-    """The plan of a wish that names variables; None where it leaves the planner a choice. For a
-    hybrid plan the groups are given, not yet how they are merged."""
-    if wish.order is not None:
-        order = _ids_of(wish.order, variables)
+    """The plan for a request that names all variables; None if the planner has a choice. A hybrid
+    plan names only its groups, so the planner chooses how they are merged."""
+    if request.order is not None:
+        order = _ids_of(request.order, variables)
         plans = [BranchPlan(left_deep_shape(slots_in_order(branch, order))) for branch in branches]
         return Plan("lazy-chain", tuple(plans))
-    if wish.parts is not None:
-        shapes = [_branch_shape(wish.parts, variables, branch) for branch in branches]
+    if request.parts is not None:
+        shapes = [_branch_shape(request.parts, variables, branch) for branch in branches]
         return Plan("zstream", tuple(BranchPlan(shape) for shape in shapes))
     return None
 
 
 def groups_of(
-    wish: PlanRequest, variables: Sequence[Variable], branch: Branch
+    request: PlanRequest, variables: Sequence[Variable], branch: Branch
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The eager slots in pattern order and the lazy ones as the user ordered them."""
-    eager = slots_in_order(branch, _ids_of(wish.eager or (), variables))
-    lazy = slots_in_order(branch, _ids_of(wish.lazy or (), variables))
+    """The eager slots in pattern order, and the lazy ones in the user's order."""
+    eager = slots_in_order(branch, _ids_of(request.eager or (), variables))
+    lazy = slots_in_order(branch, _ids_of(request.lazy or (), variables))
     return tuple(sorted(eager)), tuple(slot for slot in lazy if slot not in eager)
 
 
 def slots_in_order(branch: Branch, order: Sequence[int]) -> tuple[int, ...]:
-    """The branch's slots that hold variables of the order, each where its first one stands."""
+    """The slots of the branch in the order of their first variable."""
     slot_of = {v: number for number, slot in enumerate(branch.slots) for v in slot.variables}
     return tuple(dict.fromkeys(slot_of[v] for v in order if v in slot_of))
 
@@ -86,7 +87,7 @@ def _slots(order: Sequence[int], branch: Branch) -> Iterator[int]:
 
 
 def _prune(parts: Names, places: Iterator[int], slots: dict[int, int]) -> Shape | None:
-    """The tree without the leaves that this branch does not fill, or has filled already."""
+    """The tree without the leaves that the branch does not fill, or that are in an earlier slot."""
     if isinstance(parts, str):
         return slots.get(next(places))
     left, right = _prune(parts[0], places, slots), _prune(parts[1], places, slots)
@@ -109,26 +110,28 @@ def _ids_of(names: Sequence[str], variables: Sequence[Variable]) -> tuple[int, .
 
 
 def _check_names(names: Sequence[str], variables: Sequence[Variable], what: str) -> tuple[int, ...]:
-    """Variable ids, every positive variable once."""
+    """The variable ids; raises PlanError unless every positive variable is named once."""
     ids = {each.name.casefold(): number for number, each in enumerate(variables)}
     wanted = [number for number, each in enumerate(variables) if not each.negated]
     found: list[int] = []
     for name in names:
         number = ids.get(name.casefold())
         if number is None:
-            _raise_misfit(what, f"names {name!r}, which the pattern does not have", variables)
+            _raise_mismatch(
+                what, f"names {name!r}, which is not a variable of the pattern", variables
+            )
         if number not in wanted:
-            _raise_misfit(what, f"names {name!r}, which is negated and needs no place", variables)
+            _raise_mismatch(what, f"names {name!r}, which is negated", variables)
         if number in found:
-            _raise_misfit(what, f"names {name!r} twice", variables)
+            _raise_mismatch(what, f"names {name!r} twice", variables)
         found.append(number)
     missing = [variables[number].name for number in wanted if number not in found]
     if missing:
-        _raise_misfit(what, f"leaves out {', '.join(missing)}", variables)
+        _raise_mismatch(what, f"omits {', '.join(missing)}", variables)
     return tuple(found)
 
 
-def _raise_misfit(what: str, problem: str, variables: Sequence[Variable]) -> NoReturn:
+def _raise_mismatch(what: str, problem: str, variables: Sequence[Variable]) -> NoReturn:
     names = [f'"{each.name}"' for each in variables if not each.negated]
     raise PlanError(
         f"the {what} {problem}",

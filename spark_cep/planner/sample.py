@@ -1,13 +1,9 @@
-"""A look at the first rows of the input: which variables are rare, what conditions keep.
+"""A sample of the input's first rows: rates of variables and selectivities of conditions.
 
-The input's first rows are taken before any filter, so even a pattern that nothing meets asks for
-no more than these. Over files and tables Spark then reads no more; behind a sort or an aggregate
-it may have to read all of the input to have them. They decide how fast the answer comes, never
-what it is. A user who knows better gives `statistics=` with rates or a plan with its order, and
-no sample is taken; `spark.cep.sample` set to "off" does without.
-
-The rows come as the engine would get them, the payload left out, and are kept with the DataFrame:
-the same pattern asked again reads nothing.
+The first rows are taken before any filter, so even a pattern without matches reads no more rows.
+Over files and tables Spark stops there; after a sort or an aggregate it may have to compute the
+whole input. The sample affects the speed of a query, never its answer. `statistics=` with rates, a
+plan with an order, or `spark.cep.sample` set to "off" avoid it.
 """
 
 from __future__ import annotations
@@ -28,17 +24,16 @@ if TYPE_CHECKING:
 
 
 SAMPLE_CONF = "spark.cep.sample"
-# Enough to tell counts of 1 in 1,000 apart, and a small part of what any job costs: 0.08 s where
-# 20,000 rows collected as Python objects took 0.2 s.
+# Enough to distinguish rates of 1 in 1,000, at 0.08 s (20,000 rows as Python objects: 0.2 s).
 SAMPLE_ROWS = 10_000
-# A key with fewer sampled rows than this may look hot by chance.
+# In a smaller sample a key may appear hot by chance.
 ENOUGH_ROWS = 1_000
 
 
 @dataclass(frozen=True)
 class Sample:
-    """`complete`: the input has no more rows. `largest_key`: rows of the most frequent key.
-    `estimates` None: no row of it is a candidate."""
+    """`complete`: the input has no other rows. `largest_key`: the rows of the most frequent key.
+    `estimates` None: no row is a candidate."""
 
     rows: int
     complete: bool
@@ -50,7 +45,7 @@ class Sample:
         return f"the input's {rows}" if self.complete else f"the input's first {rows}"
 
     def has_hot_key(self, cores: int) -> bool:
-        """Whether one key holds so many rows that its bucket would keep the others waiting."""
+        """Whether one key has so many rows that its bucket would delay the others."""
         if self.complete or self.rows < ENOUGH_ROWS:
             return False
         return self.largest_key * 2 * cores > self.rows
@@ -58,20 +53,20 @@ class Sample:
 
 @dataclass(frozen=True)
 class NoSample:
-    """Why there is none: `reason` is empty where nothing hangs on it."""
+    """No sample; `reason` is empty if none was needed."""
 
     reason: str = ""
 
 
 def is_sampling_on(setting: str) -> bool:
-    """Whether the session allows samples."""
+    """Whether the setting allows samples; raises PlanError if it is invalid."""
     if setting not in {"", "on", "off"}:
-        raise PlanError(f"{SAMPLE_CONF} is {setting!r}", hint='it takes "on" or "off"')
+        raise PlanError(f"{SAMPLE_CONF} is {setting!r}", hint='set it to "on" or "off"')
     return setting != "off"
 
 
 def needed_columns(program: Program) -> tuple[int, ...]:
-    """The shipped columns that statistics are made from."""
+    """The shipped columns that statistics need."""
     read = {
         cell.column
         for condition in program.conditions
@@ -84,7 +79,7 @@ def needed_columns(program: Program) -> tuple[int, ...]:
 
 def _summarize(program: Program, table: pa.Table) -> Sample:
     whole = drop_null_times(program, with_all_columns(program, table))
-    # A lost condition changes speed only, and the sample is not the place to fail for it.
+    # Arithmetic errors in a sample affect only the speed of the query.
     with np.errstate(all="ignore"):
         estimates = estimate_from_table(program, whole)
     partition = Events(program, whole).partition
@@ -95,7 +90,7 @@ def _summarize(program: Program, table: pa.Table) -> Sample:
 
 
 def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
-    """`table` has the needed columns only; the others are not looked at."""
+    """The table with NULLs for the columns that were not sampled, which are not read."""
     columns = [
         table.column(name) if name in table.column_names else pa.nulls(table.num_rows)
         for name in program.columns
@@ -104,7 +99,7 @@ def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
 
 
 def _scale_to_million(estimates: Estimates | None, table: pa.Table) -> Estimates | None:
-    """Costs are given for all rows where they are known, else for a million."""
+    """Estimates for a million rows, unless the sample is the whole input."""
     if estimates is None or table.num_rows < SAMPLE_ROWS:
         return estimates
     return replace(estimates, windows=estimates.windows * 1_000_000 / table.num_rows)

@@ -1,4 +1,4 @@
-"""What the user says of the data, as the planner takes it: checked, by variable and condition."""
+"""The user's statistics, checked and assigned to variables and conditions."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Condition, Variable
 
 
-# What a rate of 0 counts as, of the smallest that is not.
+# A rate of 0 counts as this share of the smallest positive one.
 _ZERO_RATE_SHARE = 1e-3
 
 
 def check_statistics(statistics: Statistics, variables: Sequence[Variable]) -> None:
-    """Rates and selectivities are of variables that the pattern has; with rates, every positive
-    variable has one."""
+    """Checks that statistics name variables of the pattern, and that every positive variable has a
+    rate or none has; raises PlanError."""
     names = {each.name.casefold() for each in variables}
     pattern = f"the pattern's variables are {', '.join(each.name for each in variables)}"
     for name in statistics.rates:
         if name.casefold() not in names:
             raise PlanError(
-                f"statistics give a rate for {name!r}, which the pattern does not have",
+                f"statistics: rate for {name!r}, which is not a variable of the pattern",
                 hint=pattern,
             )
     for name in (name for pair in statistics.selectivities for name in pair):
         if name.casefold() not in names:
             raise PlanError(
-                f"statistics give a selectivity for {name!r}, which the pattern does not have",
+                f"statistics: selectivity for {name!r}, which is not a variable of the pattern",
                 hint=pattern,
             )
     _check_unique(statistics)
@@ -43,34 +43,35 @@ def check_statistics(statistics: Statistics, variables: Sequence[Variable]) -> N
     missing = [name for name in positive if name.casefold() not in given]
     if given and missing:
         raise PlanError(
-            f"statistics give no rate for {', '.join(map(repr, missing))}",
-            hint="give a rate for every positive variable, or leave rates out",
+            f"statistics: no rate for {', '.join(map(repr, missing))}",
+            hint="set a rate for every positive variable, or for none",
         )
 
 
 def _check_unique(statistics: Statistics) -> None:
-    """Names are the same whatever their case, pairs whatever their order."""
+    """Checks for duplicates; case and the order of a pair do not matter."""
     rates = Counter(name.casefold() for name in statistics.rates)
     pairs = Counter(
         tuple(sorted({name.casefold() for name in pair})) for pair in statistics.selectivities
     )
     for name in (name for name, count in rates.items() if count > 1):
-        raise PlanError(f"statistics give two rates for {name!r}", hint="leave one of them out")
+        raise PlanError(f"statistics: two rates for {name!r}", hint="remove one of them")
     for pair in (pair for pair, count in pairs.items() if count > 1):
         raise PlanError(
-            f"statistics give two selectivities for {' and '.join(map(repr, pair))}",
-            hint="a pair has one, in either order",
+            f"statistics: two selectivities for {' and '.join(map(repr, pair))}",
+            hint="remove one of them; the order of a pair does not matter",
         )
 
 
 def with_statistics(facts: PlanFacts, statistics: Statistics) -> PlanFacts:
-    """The facts with what the user said in place of what was sampled."""
+    """The facts with the user's statistics in place of the sampled ones."""
     known = facts.estimates or Estimates({})
     pairs = {
         frozenset(_ids(pair, facts.variables)): float(share)
         for pair, share in statistics.selectivities.items()
     }
-    # Where the engine tests a variable against itself, as with prev, that is what is meant.
+    # A selectivity of one variable scales its rate, unless the engine tests a condition over it
+    # alone, as with prev.
     tested = {condition.variables for condition in facts.conditions}
     alone = {
         v: s for pair, s in pairs.items() if len(pair) == 1 and pair not in tested for v in pair
@@ -86,18 +87,18 @@ def with_statistics(facts: PlanFacts, statistics: Statistics) -> PlanFacts:
     elif alone:
         estimates = replace(estimates, rates=_scale_rates(estimates.rates, alone))
     notes = (*facts.notes, *_unused_notes(facts, pairs))
-    # Rates order variables by their proportions, and zeros have none.
+    # Variables are ordered by the ratios of their rates, and zeros have none.
     is_known = any(estimates.rates.values())
     if statistics.rates and not is_known:
-        notes = (*notes, "every rate given is 0, which tells no variable from another")
+        notes = (*notes, "all given rates are 0, so they do not order the variables")
     return replace(
         facts, estimates=estimates if is_known else None, source=source, unit=unit, notes=notes
     )
 
 
 def _scale_rates(rates: Mapping[int, float], alone: Mapping[int, float]) -> dict[int, float]:
-    """The rates of the candidates that count. One of 0 would make every plan that begins with it
-    free, whatever follows; so it is far below the others instead."""
+    """The rates, scaled by selectivities of single variables. A rate of 0 would make every plan
+    that begins with it free, so a small rate replaces it."""
     shared = {v: rate * alone.get(v, 1.0) for v, rate in rates.items()}
     least = min((rate for rate in shared.values() if rate), default=0.0) * _ZERO_RATE_SHARE
     return {v: rate or least for v, rate in shared.items()}
@@ -111,7 +112,7 @@ def _ids(names: Sequence[str], variables: Sequence[Variable]) -> Iterator[int]:
 def _by_condition(
     conditions: Sequence[Condition], pairs: Mapping[frozenset[int], float]
 ) -> Iterator[tuple[int, float]]:
-    """Several conditions between one pair share its selectivity."""
+    """Selectivities by condition; several conditions of a pair share its selectivity."""
     for pair, share in pairs.items():
         places = [place for place, each in enumerate(conditions) if each.variables == pair]
         for place in places:
@@ -123,4 +124,4 @@ def _unused_notes(facts: PlanFacts, pairs: Mapping[frozenset[int], float]) -> It
     for pair in pairs:
         if len(pair) > 1 and pair not in tied:
             names = " and ".join(facts.variables[v].name for v in sorted(pair))
-            yield f"the engine tests no condition between {names}: their selectivity is not used"
+            yield f"the engine tests no condition between {names}, so their selectivity is unused"

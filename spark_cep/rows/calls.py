@@ -1,15 +1,13 @@
-"""The calls that mean something to a row pattern: navigation, CLASSIFIER, MATCH_NUMBER, aggregates.
+"""The calls of row patterns: navigation, CLASSIFIER, MATCH_NUMBER and aggregates.
 
-They are found in the tree of an expression, and held against the standard's rules for what may
-stand in what:
+They are found in a parsed expression and checked by the standard's rules of nesting:
 
-    PREV, NEXT    outside, around an expression or around one FIRST or LAST
-    FIRST, LAST   around an expression over columns and CLASSIFIER
-    aggregates    around expressions over columns, CLASSIFIER and MATCH_NUMBER
-    RUNNING, FINAL  in front of FIRST, LAST and aggregates; FINAL not in DEFINE
+    PREV, NEXT      take an expression, or one FIRST or LAST
+    FIRST, LAST     take an expression over columns and CLASSIFIER
+    aggregates      take expressions over columns, CLASSIFIER and MATCH_NUMBER
+    RUNNING, FINAL  precede FIRST, LAST and aggregates; no FINAL in DEFINE
 
-`RUNNING` and `FINAL` are taken out of the text before it is parsed (blanks keep every place), for
-no general parser knows them.
+RUNNING and FINAL are replaced by blanks before parsing, because SQL parsers do not know them.
 """
 
 from __future__ import annotations
@@ -48,15 +46,15 @@ _NODES: Mapping[type[exp.Expr], str] = {
     exp.Max: "max",
 }
 _SEMANTICS = {"RUNNING", "FINAL"}
-SEMANTICS_HINT = "it stands in front of FIRST, LAST and aggregates: FINAL LAST(b.price)"
+SEMANTICS_HINT = "RUNNING and FINAL precede FIRST, LAST or an aggregate: FINAL LAST(b.price)"
 
 
 @dataclass(frozen=True)
 class RowCall:
-    """One call. `start` and `end` are its characters, with RUNNING or FINAL in front of it.
+    """One call: characters [start, end), with RUNNING or FINAL in front.
 
-    `final` None: neither stands there. `offset`: the second argument of a navigation, or its
-    default. `inside`: the next call around it.
+    `final` None: neither is given. `offset`: the second argument of a navigation, or its default.
+    `inside`: the innermost call around it.
     """
 
     node: exp.Expr
@@ -77,7 +75,8 @@ class RowCall:
 
 @dataclass(frozen=True)
 class RowCalls:
-    """The calls of a text. `around`: by node id, the innermost call around it (or that it is)."""
+    """The calls of an expression. `around`: by node id, the innermost call that contains or is the
+    node."""
 
     parsed: ParsedExpression
     calls: Mapping[int, RowCall]
@@ -91,7 +90,7 @@ class RowCalls:
 
 
 def parse_calls(text: str, problems: Problems, *, in_define: bool) -> RowCalls:
-    """Parses the text; raises SyntaxProblem. Calls that break a rule become problems."""
+    """Parses the text; raises SyntaxProblem. Calls that violate a rule become problems."""
     tokens = tokenize(text)
     semantics = _semantics(text, tokens)
     blank = text
@@ -102,8 +101,7 @@ def parse_calls(text: str, problems: Problems, *, in_define: bool) -> RowCalls:
 
 
 def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, bool]]:
-    """By the start of the function's name: where the word in front of it is, and whether it is
-    FINAL."""
+    """RUNNING and FINAL by the start of the function name after it: start, end, whether FINAL."""
     found = {}
     for word, name, bracket in zip(tokens, tokens[1:], tokens[2:], strict=False):
         spelled = text[word.start : word.end + 1].upper()
@@ -114,7 +112,7 @@ def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, 
 
 
 def call_kind_of(node: exp.Expr) -> tuple[str, CallKind] | None:
-    """The name of the call that a node is, and its kind."""
+    """The name and kind of the call that a node is."""
     name = _NODES.get(type(node))
     if name is None and isinstance(node, exp.Anonymous):
         name = node.name.lower()
@@ -152,7 +150,7 @@ class _CallFinder:
             place = Place(self._parsed.text, start, end)
             shown = place.outermost()
             self._problems.add(
-                f"{shown.text[shown.start : shown.end].upper()} has no place here",
+                f"unexpected {shown.text[shown.start : shown.end].upper()}",
                 place,
                 hint=SEMANTICS_HINT,
             )
@@ -174,9 +172,9 @@ class _CallFinder:
         final = None if semantics is None else semantics[2]
         if final and self._in_define:
             self._problems.add(
-                "FINAL has no place in DEFINE",
+                "FINAL is not allowed in DEFINE",
                 Place(self._parsed.text, start, end),
-                hint="while rows are matched only the rows so far are known: drop FINAL",
+                hint="remove FINAL: conditions see only the rows matched so far",
             )
         return RowCall(node, name, kind, start, end, arguments, offset, distinct, final, inside)
 
@@ -187,15 +185,15 @@ class _CallFinder:
             return tuple(given[0].expressions), True
         return tuple(given), False
 
-    # ---- arguments -----------------------------------------------------------------------------
+    # ---- arguments -------------------------------------------------------------------------------
 
     def _offset(self, node: exp.Expr, default: int) -> int:
-        """Read from the tokens: the tree of FIRST and LAST does not keep it."""
+        """The offset, read from the tokens: the nodes of FIRST and LAST do not keep it."""
         places = self._argument_places(node)
         name = self._spelled(node)
         if len(places) > 2:
             self._problems.add(
-                f"{name} takes an expression and a number of rows",
+                f"{name} takes an expression and an offset",
                 self._parsed.place(node),
                 hint=f"write {name}(price, 2)",
             )
@@ -205,9 +203,9 @@ class _CallFinder:
         text = self._parsed.text[place.start : place.end]
         if not re.fullmatch(r"\d{1,9}", text):
             self._problems.add(
-                f"{name}: {text} is no number of rows",
+                f"{name}: the offset must be an integer literal, not {text}",
                 place,
-                hint=f"write a whole number, 0 or larger: {name}(price, 2)",
+                hint=f"write a number of rows, 0 or larger: {name}(price, 2)",
             )
             return default
         return int(text)
@@ -241,7 +239,7 @@ class _CallFinder:
     ) -> None:
         spelled, count = self._spelled(node), len(arguments)
         if kind == "number" and count:
-            self._add(node, f"{spelled} takes nothing", f"write {spelled}()")
+            self._add(node, f"{spelled} takes no arguments", f"write {spelled}()")
         elif kind == "classifier" and count > 1:
             self._add(node, f"{spelled} takes at most one variable", f"write {spelled}(a)")
         elif kind in {"physical", "logical"} and not count:
@@ -252,7 +250,7 @@ class _CallFinder:
                 wanted = "one expression" if least == 1 else f"{least} expressions"
                 self._add(node, f"{spelled} takes {wanted}", None)
 
-    # ---- what stands in what ---------------------------------------------------------------------
+    # ---- nesting ---------------------------------------------------------------------------------
 
     def _check_place(self, call: RowCall) -> None:
         if call.inside is None or call.kind == "classifier":
@@ -264,44 +262,44 @@ class _CallFinder:
         if call.kind == "aggregate":
             self._add(
                 call.node,
-                f"{outside} takes no aggregate, and {name} is one",
+                f"{outside} cannot contain the aggregate {name}",
                 "aggregates cannot be nested; they take columns of the rows"
                 if outer.kind == "aggregate"
-                else f"navigation reads columns of one row; use {name}(...) by itself",
+                else f"navigation takes columns of one row; use {name}(...) alone",
             )
         elif outer.kind == "aggregate" and call.kind != "number":
             self._add(
                 call.node,
-                f"{name} cannot stand inside {outside}",
-                f"an aggregate goes through rows by itself: {outside}(b.price)",
+                f"{outside} cannot contain {name}",
+                f"an aggregate takes columns of the rows: {outside}(b.price)",
             )
         elif call.kind == "number" and outer.kind != "aggregate":
             self._add(
                 call.node,
-                f"{name}() cannot stand inside {outside}",
-                "it is the same for all rows of a match: use it outside",
+                f"{outside} cannot contain {name}()",
+                f"{name}() is the same for all rows of a match: use it outside {outside}",
             )
         elif call.kind == "physical":
             self._add(
                 call.node,
-                f"{name} cannot stand inside {outside}",
-                f"{name} stands outside: {name}(LAST(b.price), 2)"
+                f"{outside} cannot contain {name}",
+                f"swap the two: {name}(LAST(b.price), 2)"
                 if outer.kind == "logical"
-                else f"add the numbers of rows: {name}(price, 2)",
+                else f"add the offsets: {name}(price, 2)",
             )
         elif call.kind == "logical" and not self._is_direct(call, outer):
             self._add(
                 call.node,
-                f"{name} cannot stand {'inside' if outer.kind == 'logical' else 'here in'} "
-                f"{outside}",
-                f"{outside} takes one FIRST or LAST and nothing beside it: "
-                f"{outside}(LAST(b.price, 1), 2)"
+                f"{outside} cannot contain an expression over {name}"
                 if outer.kind == "physical"
-                else "write one of them, with a number of rows: LAST(b.price, 1)",
+                else f"{outside} cannot contain {name}",
+                f"{outside} takes one FIRST or LAST alone: {outside}(LAST(b.price, 1), 2)"
+                if outer.kind == "physical"
+                else "use one of them, with an offset: LAST(b.price, 1)",
             )
 
     def _is_direct(self, call: RowCall, outer: RowCall) -> bool:
-        """Whether FIRST or LAST is all that PREV or NEXT stands around."""
+        """Whether FIRST or LAST is the whole argument of PREV or NEXT."""
         if outer.kind != "physical" or not outer.arguments:
             return False
         return outer.arguments[0].unnest() is call.node

@@ -296,7 +296,7 @@ def _hint_for(reason: str) -> str:
         return "multiply instead of dividing (d > a.d * 1.1), or CAST(d AS DOUBLE)"
     if "collated" in reason:
         return "compare parts of them, or texts without a collation: lower(CAST(name AS STRING))"
-    if " beside " in reason:
+    if " mix " in reason:
         return "cast one of them to the type of the other"
     return (
         "between rows of the match there are = < > + - * / % BETWEEN IN CASE abs least greatest "

@@ -1,14 +1,14 @@
-"""From a condition of DEFINE to a typed tree for the engine.
+"""Translation of a condition of DEFINE into a typed expression for the engine.
 
-    over the row under test only   Spark computes it, as one shipped column
-    over one other row             the same, read there, if it is NULL where there is no such row
-    across rows                    the engine's operations, where they are exactly Spark's
-    across PREV, NEXT and the row  else Spark, with lag and lead (neighbours.py)
-    else                           refused: a condition decides which rows are taken, so it
-                                   cannot wait for Spark
+    over the current row           one column, computed by Spark
+    over one other row             the same, read at that row; needs a value for a missing row
+    across rows                    operations that the engine computes exactly as Spark does
+    across PREV, NEXT and the row  otherwise Spark, with lag and lead (conjuncts.py)
+    else                           refused: a condition decides which rows match, so Spark cannot
+                                   test it afterwards
 
-What Spark computes it computes on every row. Guards beside it in the text are kept, so an error
-that they keep asleep stays asleep.
+Spark computes a column on every row; guards in the condition are kept, so that it raises no error
+where Spark would not evaluate the expression.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions import aggregates
-from spark_cep.expressions.aggregates import AGGREGATES, AggregateRule
+from spark_cep.expressions.aggregates import AGGREGATES, AGGREGATES_HINT, AggregateRule
 from spark_cep.expressions.conditions import (
     Guards,
     RowPart,
@@ -38,7 +37,7 @@ from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, Expression,
 from spark_cep.udfs.row_program import MatchNumber
 
 if TYPE_CHECKING:
-    from spark_cep.rows import calls
+    from spark_cep.rows.calls import RowCall
 
 
 # NULL wherever an operand is.
@@ -72,7 +71,7 @@ class ConditionTranslation(LabelTranslation):
             return found
 
     def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
-        """Also through navigation: PREV(kind) = 'n' is about one row."""
+        """As in an event pattern, and through navigation: PREV(kind) = 'n' is over one row."""
         found = over_one_row(self.conjunct, nodes)
         if found is not None:
             return found
@@ -87,10 +86,11 @@ class ConditionTranslation(LabelTranslation):
         return self._one_row(node) if part is None else part.variable
 
     def _without_rule(self, node: exp.Expr, guards: Guards) -> Expression | None:
-        """What the engine has no operation for, and need not have one."""
+        """The node without an operation of the engine: over one row, a difference of times, or over
+        neighbouring rows."""
         row = self._one_row(node)
         if row is not None:
-            return self._or_of_nulls(self._navigated(node, row), guards)
+            return self._with_default(self._navigated(node, row), guards)
         difference = difference_of(node)
         if difference is not None:
             found = self._difference(difference)
@@ -115,7 +115,7 @@ class ConditionTranslation(LabelTranslation):
         return Call("div", (found, Constant(difference.unit, BIGINT)), BIGINT)
 
     def _numbered(self, node: exp.Expr, difference: TimeDifference) -> Expression | None:
-        """A side as a number, if it is about one row."""
+        """A side of the difference as a number; None unless it is over one row."""
         part, row = row_part(self.conjunct, node), self._row_of(node)
         if row is None:
             return None
@@ -123,13 +123,13 @@ class ConditionTranslation(LabelTranslation):
         number = RowPart(node, row, difference.number.format(part.text))
         if all(isinstance(each, _STRICT) or self._text.calls.at(each) for each in node.walk()):
             return self._hoisted(number, ())
-        return self._or_of_nulls(number, (), difference.number)
+        return self._with_default(number, (), difference.number)
 
-    # ---- one row -------------------------------------------------------------------------------
+    # ---- one row ---------------------------------------------------------------------------------
 
     def _over_one_row(self, part: RowPart, guards: Guards) -> Expression:
-        """A row that may not be there gives NULL for what Spark computed on it, which is right
-        only where NULLs give NULL."""
+        """The part, read at its row. Reading a missing row gives NULL, which is right only for an
+        expression that is NULL when its columns are."""
         row = self.conjunct.rows[part.variable]
         if row.anchor in {"current", "each"} and not row.shift:
             return self._hoisted(part, guards)
@@ -138,7 +138,7 @@ class ConditionTranslation(LabelTranslation):
         try:
             return self.by_rule(part.node, guards)
         except InexactError:
-            return self._or_of_nulls(part, guards)
+            return self._with_default(part, guards)
 
     def _hoisted(self, part: RowPart, guards: Guards) -> RowOperand:
         if is_column(self.conjunct, part.node):
@@ -146,38 +146,39 @@ class ConditionTranslation(LabelTranslation):
         text = self._around.guarding.at(self.conjunct.rows[part.variable], part.guarded(guards))
         return RowOperand(part.variable, text, self._type(part.text, part.node), may_fail=True)
 
-    def _or_of_nulls(self, part: RowPart, guards: Guards, form: str = "{}") -> Expression:
-        """Where there is no such row: what Spark makes of NULLs. It is computed as a column if it
-        is no constant that can be known now. `form`: what was made of the node's text."""
-        there = self._hoisted(part, guards)
+    def _with_default(self, part: RowPart, guards: Guards, form: str = "{}") -> Expression:
+        """The part at its row; if the row is missing, its value for NULLs, as a constant if
+        possible, else as a column. `form`: the SQL around the node's text."""
+        value = self._hoisted(part, guards)
         row = self.conjunct.rows[part.variable]
         if row == CURRENT_ROW:
-            return there
+            return value
         text = form.format(self._over_row(part.node, _null_of_column))
         try:
             known = self.conversion.constant(text)
         except ValueError:
             known = None
         if known is not None and known.value is None:
-            return there
-        nothing: Expression = RowOperand(0, text, there.type)
+            return value
+        default: Expression = RowOperand(0, text, value.type)
         if known is not None:
-            nothing = self.conversion.to(ConstantOperand(known, text), there.type)
-        return Call("if", (RowPresence(row), there, nothing), there.type)
+            default = self.conversion.to(ConstantOperand(known, text), value.type)
+        return Call("if", (RowPresence(row), value, default), value.type)
 
     def _one_row(self, node: exp.Expr) -> int | None:
-        """The only row that a node is about whose calls all navigate to it."""
+        """The only row that a node mentions; None if there are several, or other calls than
+        navigation."""
         numbers = self.conjunct.named(node) - CALL_MARKERS
         below = self._text.calls.below(node)
         is_plain = all(each.kind in {"physical", "logical"} for each in below)
         return next(iter(numbers)) if is_plain and len(numbers) == 1 else None
 
     def _navigated(self, node: exp.Expr, row: int) -> RowPart:
-        """upper(PREV(kind)) as upper(kind), to be read at the row before."""
+        """The node without navigation: upper(PREV(kind)) is upper(kind) at the previous row."""
         return RowPart(node, row, self._over_row(node, lambda each: each.edit()[2]))
 
     def _over_row(self, node: exp.Expr, column: Callable[[Reference], str]) -> str:
-        """The node's text over one row, without the navigation to it."""
+        """The node's text over its row, without navigation."""
         parsed = self.conjunct.parsed
         start, end = parsed.span(node)
         edits = [
@@ -192,9 +193,9 @@ class ConditionTranslation(LabelTranslation):
             edits += [(call.start, opens, "("), (closes, call.end, ")")]
         return parsed.cut(node, edits)
 
-    # ---- calls ---------------------------------------------------------------------------------
+    # ---- calls -----------------------------------------------------------------------------------
 
-    def _call(self, call: calls.RowCall) -> Expression:
+    def _call(self, call: RowCall) -> Expression:
         if call.kind == "number":
             return MatchNumber(BIGINT)
         if call.kind == "classifier":
@@ -203,7 +204,7 @@ class ConditionTranslation(LabelTranslation):
             return self._aggregate(call)
         return self._navigation(call)
 
-    def _navigation(self, call: calls.RowCall) -> Expression:
+    def _navigation(self, call: RowCall) -> Expression:
         argument = call.arguments[0]
         inner = self._text.calls.at(argument.unnest())
         if inner is not None:
@@ -219,26 +220,26 @@ class ConditionTranslation(LabelTranslation):
         return Call("if", (RowPresence(row), value, nothing), value.type)
 
     def _row(self, argument: exp.Expr) -> RowPosition:
-        """The row that an argument of a navigation is evaluated at."""
+        """The row at which the argument of a navigation is evaluated."""
         label = next(each for each in self._text.calls.below(argument) if each.kind == "classifier")
         return self._text.row_of_label(label)
 
-    # ---- aggregates ----------------------------------------------------------------------------
+    # ---- aggregates ------------------------------------------------------------------------------
 
-    def _aggregate(self, call: calls.RowCall) -> Expression:
+    def _aggregate(self, call: RowCall) -> Expression:
         how = AGGREGATES[call.name]
         if how.engine is None:
             raise TypeMismatch(
-                f"{call.name} has no place in DEFINE", call.node, aggregates.AGGREGATES_HINT
+                f"{call.name}() is not supported in DEFINE", call.node, AGGREGATES_HINT
             )
         rows = self._text.rows_of(call)
         if not call.arguments or isinstance(call.arguments[0], exp.Star):
             return RowAggregate("count", None, rows, BIGINT)
         if len(call.arguments) > 1:
             raise TypeMismatch(
-                f"{call.name} of several expressions has no place in DEFINE",
+                f"{call.name}() with several arguments is not supported in DEFINE",
                 call.node,
-                "give it one expression",
+                "use one argument",
             )
         argument = call.arguments[0]
         if self._is_rows(argument):
@@ -257,8 +258,8 @@ class ConditionTranslation(LabelTranslation):
         is_name = isinstance(argument, exp.Column)
         return is_name and self.conjunct.reference(argument) is None
 
-    def _of_argument(self, call: calls.RowCall, how: AggregateRule) -> Expression:
-        """An argument with CLASSIFIER or MATCH_NUMBER in it, which the engine evaluates."""
+    def _of_argument(self, call: RowCall, how: AggregateRule) -> Expression:
+        """An aggregate whose argument the engine evaluates: it has CLASSIFIER or MATCH_NUMBER."""
         value = self.build(call.arguments[0], ())
         if how.argument != "{}":
             value = self._tested(call, value)
@@ -266,29 +267,29 @@ class ConditionTranslation(LabelTranslation):
         type_ = self._folded_type(call, how, value.type)
         return RowAggregate(how.engine, None, self._text.rows_of(call), type_, call.distinct, value)
 
-    def _tested(self, call: calls.RowCall, value: Expression) -> Expression:
-        """count_if, bool_or and their like."""
+    def _tested(self, call: RowCall, value: Expression) -> Expression:
+        """The argument of count_if, bool_or and bool_and, which must be BOOLEAN."""
         if value.type != BOOL:
             raise TypeMismatch(
-                f"{call.name} takes what is TRUE or FALSE, not {name_of(value.type)}", call.node
+                f"{call.name}() takes a BOOLEAN, not {name_of(value.type)}", call.node
             )
         if call.name != "count_if":
             return value
         one, nothing = Constant(1, BIGINT), Constant(None, BIGINT)
         return Call("if", (value, one, nothing), BIGINT)
 
-    def _folded_type(self, call: calls.RowCall, how: AggregateRule, type_: Type) -> Type:
+    def _folded_type(self, call: RowCall, how: AggregateRule, type_: Type) -> Type:
         assert how.engine is not None
         found = aggregate_type(how.engine, type_)
         if found is None or (call.distinct and type_.kind == "other"):
             raise TypeMismatch(
-                f"{call.name} does not take {name_of(type_)}",
+                f"{call.name}() does not take {name_of(type_)}",
                 call.node,
-                "give it a value that can be ordered"
+                "use a value that can be ordered"
                 if how.engine in {"min", "max"}
-                else "give it a number with fewer digits: CAST(... AS DECIMAL(18,4))"
+                else "cast it to fewer digits: CAST(... AS DECIMAL(18,4))"
                 if type_.kind == "decimal"
-                else "give it a number",
+                else "use a number",
             )
         return found
 

@@ -1,13 +1,7 @@
-"""Conditions on rows at fixed distances that the engine has no operation for.
+"""Conditions of DEFINE as conjuncts over rows: guards, differences of times, neighbouring rows.
 
-    levenshtein(kind, PREV(kind)) < 3   ->   levenshtein(`kind`, lag(`kind`, 1) OVER (...)) < 3
-
-Which rows PREV and NEXT see from the row under test does not depend on the match, so Spark can
-compute such a part whole, as one column. It sorts the rows once more for that, so what the engine
-computes itself never comes here. Of tied rows Spark and the engine may each see another order,
-as the docs say of ties anyway.
-
-Rows that depend on the match (a.price, FIRST(price), aggregates) are known to the engine alone.
+A `RowConjunct` is a conjunct whose variables are the rows at which its names are read. So the rules
+for conjuncts of event patterns apply: a part over one variable there is a part over one row here.
 """
 
 from __future__ import annotations
@@ -23,6 +17,7 @@ from sqlglot import exp
 from spark_cep.expressions.conditions import Conjunct, row_part
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.syntax import SyntaxProblem
+from spark_cep.expressions.types import UNITS_US
 from spark_cep.rows.texts import CURRENT_ROW, ResolvedRowText, RowPosition
 from spark_cep.udfs.expressions import BOOL
 
@@ -36,24 +31,16 @@ if TYPE_CHECKING:
     from spark_cep.udfs.row_program import VariableSet
 
 
-# --------------------------------------------------------------------------------------------------
-# A condition of DEFINE as a conjunct whose variables are the rows that its names are read at.
-#
-# So what a part over one variable is to an event pattern, a part over one row is here, and the
-# engine's rules for conjuncts hold for both.
-# --------------------------------------------------------------------------------------------------
-
-
-# Named with every call, so that nothing with a call in it passes for a part over one row.
+# Added to the names of every call, so that no expression with a call is a part over one row.
 CALL_MARKERS = frozenset({-1, -2})
 
 
 class RowConjunct(Conjunct):
-    """A condition whose `variables` are the rows that its names are read at, by their number in
-    `rows`; number 0 is the row under test."""
+    """A condition whose `variables` are the rows at which its names are read, by their number in
+    `rows`; number 0 is the current row."""
 
     def __init__(self, text: ResolvedRowText) -> None:
-        self.row_text_ = text
+        self.resolved = text
         self.rows: list[RowPosition] = [CURRENT_ROW]
         references = [replace(each, variable=self._number(each)) for each in text.references]
         super().__init__(text.parsed, text.parsed.root, references, None)
@@ -64,7 +51,7 @@ class RowConjunct(Conjunct):
         return self.rows.index(row)
 
     def _number(self, reference: Reference) -> int:
-        return self.number(self.row_text_.row_of(reference))
+        return self.number(self.resolved.row_of(reference))
 
     def names_anything(self, node: exp.Expr) -> bool:
         return bool(self.named(node))
@@ -75,14 +62,14 @@ class RowConjunct(Conjunct):
         for node in reversed(list(self.node.walk())):
             reference = self.reference(node)
             own = frozenset() if reference is None else frozenset({reference.variable})
-            if self.row_text_.calls.at(node) is not None:
+            if self.resolved.calls.at(node) is not None:
                 own |= CALL_MARKERS
             found[id(node)] = own.union(*(found[id(child)] for child in node.iter_expressions()))
         return found
 
 
 def hoistable_texts(conjunct: RowConjunct, node: exp.Expr | None = None) -> Iterator[str]:
-    """The texts that a translation will probably ask Spark about."""
+    """The texts whose types a translation will probably need."""
     node = conjunct.node if node is None else node
     part = row_part(conjunct, node)
     if part is not None:
@@ -93,34 +80,97 @@ def hoistable_texts(conjunct: RowConjunct, node: exp.Expr | None = None) -> Iter
         yield from hoistable_texts(conjunct, child)
 
 
-# --------------------------------------------------------------------------------------------------
-# datediff and timestampdiff between rows, as differences of numbers that Spark computes on each.
-#
-#     datediff(b.day, a.day)              ->   unix_date(b.day) - unix_date(a.day)
-#     timestampdiff(MINUTE, a.ts, b.ts)   ->   (micros(b.ts) - micros(a.ts)) div 60000000
-#
-# Spark takes the difference of the local times of day, so the micros are those of the session's
-# clock; both count whole units only. Months and years have no fixed length, and are not here.
-# --------------------------------------------------------------------------------------------------
+# ---- guards by variable --------------------------------------------------------------------------
+
+
+# A plain column cannot fail, so it is not guarded.
+_COLUMN = re.compile(r"\s*`(?:[^`]|``)+`\s*")
+
+
+class VariableGuards:
+    """What is known of a row because it matched a variable.
+
+        DEFINE b AS payload RLIKE '^[0-9]+$'  MEASURES max(CAST(b.payload AS INT)) AS top
+
+    Spark computes the CAST as a column on every row, and under ANSI it fails on rows that are never
+    `b`. As `b.payload` is read only at rows of `b`, it is computed where the single-row conditions
+    of DEFINE b hold and is NULL elsewhere, which changes no answer. A variable without such
+    conditions may be any row and guards nothing. Inside its own DEFINE, a condition is guarded by
+    what precedes it in the text (expressions/guards.py).
+
+    `known`: by the number of a variable, SQL that is TRUE at each of its rows.
+    """
+
+    def __init__(self, known: Mapping[int, str] | None = None) -> None:
+        self._known = dict(known or {})
+
+    def at(self, row: RowPosition, text: str) -> str:
+        """SQL over a row, guarded for a reader at this row.
+
+        >>> from spark_cep.rows.texts import RowPosition
+        >>> guards = VariableGuards({1: "(x > 0)"})
+        >>> guards.at(RowPosition("last", frozenset({1})), "1 / x")
+        'CASE WHEN (x > 0) THEN 1 / x END'
+        >>> guards.at(RowPosition("last", frozenset({1}), shift=-1), "1 / x")
+        '1 / x'
+        """
+        return text if row.shift or row.anchor == "current" else self.among(row.variables, text)
+
+    def among(self, variables: VariableSet, text: str) -> str:
+        """SQL over a row, guarded for an aggregate over the rows of these variables; None: all
+        rows."""
+        if not variables or _COLUMN.fullmatch(text):
+            return text
+        known = [self._known.get(each) for each in sorted(variables)]
+        if None in known:
+            return text
+        return f"CASE WHEN {' OR '.join(each for each in known if each)} THEN {text} END"
+
+
+def guards_by_variable(conjuncts: Mapping[int, RowConjunct], types: RowTypes) -> VariableGuards:
+    """The guards from the conditions of DEFINE."""
+    found = {}
+    for number, conjunct in conjuncts.items():
+        texts = [text for text in _row_conditions(conjunct) if types.of(text) == BOOL]
+        if texts:
+            found[number] = f"({' AND '.join(f'({text})' for text in texts)})"
+    return VariableGuards(found)
+
+
+def _row_conditions(conjunct: RowConjunct) -> list[str]:
+    """The conditions between ANDs that are over the row itself."""
+    root = conjunct.node.unnest()
+    found = []
+    for node in root.flatten() if isinstance(root, exp.And) else [root]:
+        try:
+            part = row_part(conjunct, node)
+        except SyntaxProblem:
+            continue
+        if part is not None and part.variable == 0:
+            found.append(part.text)
+    return found
+
+
+# ---- differences of times ------------------------------------------------------------------------
 
 
 _DATES = {"datediff", "date_diff"}
-_UNIT_US = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 7 * 86_400_000_000,
-}
 _DAYS = "unix_date(CAST({} AS DATE))"
 _LOCAL_US = "timestampdiff(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', {})"
 
 
 @dataclass(frozen=True)
 class TimeDifference:
-    """`number` of the later minus that of the earlier, in units of so many; None: as it is."""
+    """The difference of two times as a difference of numbers that Spark computes on each row.
+
+        datediff(b.day, a.day)              unix_date(b.day) - unix_date(a.day)
+        timestampdiff(MINUTE, a.ts, b.ts)   (micros(b.ts) - micros(a.ts)) div 60000000
+
+    Spark takes the difference of local times, so the microseconds are those of the session's clock.
+    Both functions count whole units. Months and years have no fixed length and are not supported.
+
+    `number`: SQL with {} for a side. `unit`: the divisor, None for 1.
+    """
 
     later: exp.Expr
     earlier: exp.Expr
@@ -129,7 +179,7 @@ class TimeDifference:
 
 
 def difference_of(node: exp.Expr) -> TimeDifference | None:
-    """What the node is the difference of, if it is one of these functions."""
+    """The difference that the node computes; None for other functions."""
     if not isinstance(node, exp.Anonymous):
         return None
     name, arguments = node.name.lower(), node.expressions
@@ -144,8 +194,11 @@ def _in_units(arguments: Sequence[exp.Expr]) -> TimeDifference | None:
     if len(arguments) != len(("unit", "earlier", "later")):
         return None
     unit, earlier, later = arguments
-    length_us = _UNIT_US.get(unit.name.lower()) if isinstance(unit, exp.Column) else None
+    length_us = UNITS_US.get(unit.name.lower()) if isinstance(unit, exp.Column) else None
     return None if length_us is None else TimeDifference(later, earlier, _LOCAL_US, length_us)
+
+
+# ---- neighbouring rows ---------------------------------------------------------------------------
 
 
 _NAMES = {"lag": "PREV", "lead": "NEXT"}
@@ -153,8 +206,8 @@ _PRINTED = re.compile(r"\b(lag|lead)\((.*?), -?(\d+), NULL\) OVER \(.*?FOLLOWING
 
 
 def window_clause(partition: Sequence[str], orders: Sequence[OrderBy]) -> str | None:
-    """What stands behind lag(x), so that it sees the partition in the pattern's order; None if
-    there is no order, or Spark cannot be told it as text.
+    """The OVER clause of lag and lead in the partition and order of the pattern; None without an
+    order, or if it is a Column that has no SQL text.
 
     >>> from spark_cep.expressions.schema import OrderBy
     >>> from spark_cep.udfs.expressions import Type
@@ -173,10 +226,17 @@ def _direction(order: OrderBy) -> str:
 
 
 def neighbour_sql(conjunct: RowConjunct, node: exp.Expr, over: str) -> str | None:
-    """The node over a row and its neighbours; None if it is about other rows, or about none but
-    the row itself."""
+    """SQL for a node over the current row and rows at fixed distances from it, which do not depend
+    on the match:
+
+        levenshtein(kind, PREV(kind)) < 3      levenshtein(`kind`, lag(`kind`, 1) OVER (...)) < 3
+
+    None if the node mentions other rows (a.price, FIRST(price), aggregates), or no neighbour. Spark
+    sorts the rows once more for it, so the engine's operations are preferred. Spark and the engine
+    may order tied rows differently, as documented.
+    """
     rows = [conjunct.rows[number] for number in conjunct.named(node) - CALL_MARKERS]
-    calls = conjunct.row_text_.calls.below(node)
+    calls = conjunct.resolved.calls.below(node)
     is_near = all(row.anchor == "current" for row in rows) and any(row.shift for row in rows)
     if not is_near or any(call.kind not in {"physical", "logical"} for call in calls):
         return None
@@ -193,7 +253,7 @@ def neighbour_sql(conjunct: RowConjunct, node: exp.Expr, over: str) -> str | Non
 
 
 def restore_navigation(sentence: str) -> str:
-    """What Spark says of lag and lead, as the user wrote it.
+    """A message of Spark with PREV and NEXT in place of lag and lead.
 
     >>> restore_navigation("(x > lag(y, 2, NULL) OVER (ORDER BY n ROWS ... -2 FOLLOWING)) is wrong")
     '(x > PREV(y, 2)) is wrong'
@@ -205,9 +265,9 @@ def restore_navigation(sentence: str) -> str:
 
 
 def _neighbour_call_sql(conjunct: RowConjunct, call: RowCall, over: str) -> str:
-    """PREV(x, 2), PREV(LAST(x)) and their like."""
+    """SQL for PREV(x, 2), PREV(LAST(x)), NEXT(x)."""
     argument = call.arguments[0]
-    inner = conjunct.row_text_.calls.at(argument.unnest())
+    inner = conjunct.resolved.calls.at(argument.unnest())
     if inner is not None:
         argument = inner.arguments[0]
     start, end = conjunct.parsed.span(argument)
@@ -217,75 +277,3 @@ def _neighbour_call_sql(conjunct: RowConjunct, call: RowCall, over: str) -> str:
     if not shift:
         return f"({text})"
     return f"{'lag' if shift < 0 else 'lead'}({text}, {abs(shift)}) {over}"
-
-
-# --------------------------------------------------------------------------------------------------
-# What is known of a row because a variable was matched at it.
-#
-#     DEFINE b AS payload RLIKE '^[0-9]+$'  MEASURES max(CAST(b.payload AS INT)) AS top
-#
-# Spark computes the CAST as a column, on every row, and in ANSI mode it fails on rows that never
-# are `b`. Whoever asks for `b.payload` sees rows of `b` only, so it is computed where the
-# conditions that DEFINE b has on single rows are met, and is NULL elsewhere. A row that is read
-# as `b` meets them, so no answer changes. A variable without such conditions may be any row, and
-# guards nothing.
-#
-# Inside its own DEFINE a condition is guarded by what stands to its left in the text, as in WHERE
-# (see parts.py): to test the row is what it is for.
-# --------------------------------------------------------------------------------------------------
-
-
-# A column of the input cannot fail.
-_COLUMN = re.compile(r"\s*`(?:[^`]|``)+`\s*")
-
-
-class VariableGuards:
-    """`known`: by number of a variable, SQL over a row that holds at each of its rows."""
-
-    def __init__(self, known: Mapping[int, str] | None = None) -> None:
-        self._known = dict(known or {})
-
-    def at(self, row: RowPosition, text: str) -> str:
-        """A text over a row, for who reads it at this row.
-
-        >>> from spark_cep.rows.texts import RowPosition
-        >>> guarding = VariableGuards({1: "(x > 0)"})
-        >>> guarding.at(RowPosition("last", frozenset({1})), "1 / x")
-        'CASE WHEN (x > 0) THEN 1 / x END'
-        >>> guarding.at(RowPosition("last", frozenset({1}), shift=-1), "1 / x")
-        '1 / x'
-        """
-        return text if row.shift or row.anchor == "current" else self.among(row.variables, text)
-
-    def among(self, variables: VariableSet, text: str) -> str:
-        """The same for who goes through all rows of these variables; None: all rows."""
-        if not variables or _COLUMN.fullmatch(text):
-            return text
-        known = [self._known.get(each) for each in sorted(variables)]
-        if None in known:
-            return text
-        return f"CASE WHEN {' OR '.join(each for each in known if each)} THEN {text} END"
-
-
-def guards_by_variable(conjuncts: Mapping[int, RowConjunct], types: RowTypes) -> VariableGuards:
-    """From the condition of each variable that has one."""
-    found = {}
-    for number, conjunct in conjuncts.items():
-        texts = [text for text in _row_conditions(conjunct) if types.of(text) == BOOL]
-        if texts:
-            found[number] = f"({' AND '.join(f'({text})' for text in texts)})"
-    return VariableGuards(found)
-
-
-def _row_conditions(conjunct: RowConjunct) -> list[str]:
-    """The conditions between ANDs that are about the row itself."""
-    root = conjunct.node.unnest()
-    found = []
-    for node in root.flatten() if isinstance(root, exp.And) else [root]:
-        try:
-            part = row_part(conjunct, node)
-        except SyntaxProblem:
-            continue
-        if part is not None and part.variable == 0:
-            found.append(part.text)
-    return found

@@ -1,11 +1,10 @@
-"""The leaves of an engine expression before its columns are shipped, and how they are.
+"""The leaves of a row pattern's expressions, how they are shipped, and CLASSIFIER.
 
-While a condition is translated its leaves still are text, so that an operand can be brought to
-another type by a CAST in it (operands.py): `Hoisted` reads a text at a row, by the row's number;
-`Folded` aggregates one; `Label` is the name of the variable that a row is bound to.
-
-A label is a string to the rules of types. The engine knows numbers only, so a comparison of a
-label with a constant becomes one of numbers, and any other use a choice between the names.
+While a condition is translated its leaves are still text, so that a CAST in the text can convert
+them (operands.py): a `RowOperand` is read at a row, by the row's number, a `RowAggregate` is over
+rows, a `RowLabel` is the variable of a row. A label has type STRING, but the engine has numbers of
+variables only: a comparison of a label with constants compares numbers, any other use is a choice
+between names.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from spark_cep.udfs.row_program import Aggregate, Classifier, RowRead, VariableS
 if TYPE_CHECKING:
     from spark_cep.expressions.aggregates import EngineAggregate
     from spark_cep.expressions.schema import ColumnRequests
-    from spark_cep.rows import calls
+    from spark_cep.rows.calls import RowCall
     from spark_cep.rows.conjuncts import VariableGuards
     from spark_cep.rows.texts import RowTypes
 
@@ -39,7 +38,7 @@ _EQUALITIES = {"=", "<>", "<=>"}
 
 @dataclass(frozen=True)
 class RowLabel(Expression):
-    """CLASSIFIER at a row. `known`: it is this variable, whatever the row."""
+    """CLASSIFIER at a row. `known`: the variable, if it is known while compiling."""
 
     row: RowPosition
     known: int | None = None
@@ -48,7 +47,7 @@ class RowLabel(Expression):
 
 @dataclass(frozen=True)
 class RowPresence(Expression):
-    """Whether there is such a row."""
+    """Whether the row exists."""
 
     row: RowPosition
     type: Type = BOOL
@@ -56,7 +55,7 @@ class RowPresence(Expression):
 
 @dataclass(frozen=True)
 class RowAggregate(Expression):
-    """An aggregate of a text over a row; `text` None: of `argument`, or of the rows themselves."""
+    """An aggregate of SQL over a row; `text` None: of `argument`, or else of the rows."""
 
     name: EngineAggregate
     text: str | None
@@ -68,7 +67,7 @@ class RowAggregate(Expression):
 
 @dataclass(frozen=True)
 class LeafContext:
-    """What leaves are shipped with: the rows by number, and the names of the variables."""
+    """The context in which leaves are shipped: rows by number, names of the variables."""
 
     shipment: ColumnRequests
     rows: Sequence[RowPosition]
@@ -76,7 +75,7 @@ class LeafContext:
 
 
 def ship_row_expression(expression: Expression, to: LeafContext) -> Expression:  # noqa: PLR0911
-    """The tree as the engine takes it."""
+    """The expression for the engine."""
     if isinstance(expression, ConstantOperand):
         return expression.constant
     if isinstance(expression, RowOperand):
@@ -98,7 +97,7 @@ def ship_row_expression(expression: Expression, to: LeafContext) -> Expression: 
 
 
 def read_at(row: RowPosition, column: int | None, type_: Type) -> RowRead:
-    # The rows of an aggregate are read one by one: each is the current one of its argument.
+    # In the argument of an aggregate each row is the current one.
     if row.anchor == "each":
         return RowRead("current", column, type_)
     return RowRead(row.anchor, column, type_, row.variables, row.offset, row.shift, row.final)
@@ -125,7 +124,7 @@ def _ship_aggregate(folded: RowAggregate, to: LeafContext) -> Aggregate:
     )
 
 
-# ---- labels ------------------------------------------------------------------------------------
+# ---- labels --------------------------------------------------------------------------------------
 
 
 def _label_name(label: RowLabel, to: LeafContext) -> Expression:
@@ -138,18 +137,18 @@ def _label_name(label: RowLabel, to: LeafContext) -> Expression:
 def choose_by_label(
     number: Classifier, values: Sequence[Expression], none: Expression | None = None
 ) -> Call:
-    """One value for each variable; `none` where the row is bound to no variable."""
+    """The value of the row's variable; `none` for a row without a variable."""
     type_ = values[0].type
     found = Constant(None, type_) if none is None else none
     for place in reversed(range(len(values))):
-        is_it = Call("=", (number, Constant(place, LABEL_NUMBER)), BOOL)
-        found = Call("if", (is_it, values[place], found), type_)
+        is_variable = Call("=", (number, Constant(place, LABEL_NUMBER)), BOOL)
+        found = Call("if", (is_variable, values[place], found), type_)
     assert isinstance(found, Call)
     return found
 
 
 def _compare_label(call: Call, to: LeafContext) -> Expression | None:
-    """A label against constants, as numbers."""
+    """A comparison of a label with constants as one of numbers; None for other calls."""
     labels = [each for each in call.arguments if isinstance(each, RowLabel)]
     names = [_constant(each) for each in call.arguments if not isinstance(each, RowLabel)]
     if call.name not in _EQUALITIES | {"in"} or len(labels) != 1 or None in names:
@@ -166,7 +165,7 @@ def _compare_label(call: Call, to: LeafContext) -> Expression | None:
 
 
 def _compare_known_label(name: str, known: int, numbers: Sequence[int | None]) -> Constant:
-    """A comparison of what is known with constants."""
+    """A comparison of a known label with constants."""
     is_equal = known in numbers
     if name == "<=>":
         return Constant(is_equal, BOOL)
@@ -182,30 +181,24 @@ def _constant(expression: Expression) -> Constant | None:
 
 
 def _label_number(name: object, names: Sequence[str]) -> Constant:
-    """The number of a variable that is spelled so; -1 for what none is called."""
+    """The number of a variable; -1 if no variable has this name."""
     if name is None:
         return Constant(None, LABEL_NUMBER)
     return Constant(names.index(name) if name in names else -1, LABEL_NUMBER)
 
 
-# --------------------------------------------------------------------------------------------------
-# CLASSIFIER in DEFINE: labels, and functions of them.
-#
-# A label compared with constants becomes a comparison of numbers (leaves.py). Any other function of
-# one label, and of columns of the same row, has a value for each variable: Spark computes it now,
-# or as a column each, and the engine picks the one of the row's label.
-# --------------------------------------------------------------------------------------------------
+# ---- CLASSIFIER in DEFINE ------------------------------------------------------------------------
 
 
-# A label compared with constants becomes a comparison of numbers.
+# Comparisons with constants are shipped as comparisons of numbers (_compare_label).
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 _LOGIC = (exp.Paren, exp.And, exp.Or, exp.Not)
 
 
 @dataclass(frozen=True)
 class ConditionContext:
-    """What a condition may use besides its text. `over`: how Spark sees the rows beside a row,
-    None if it cannot."""
+    """The context of a condition. `over`: the OVER clause for neighbouring rows; None if Spark
+    cannot see them."""
 
     types: RowTypes
     guarding: VariableGuards
@@ -213,7 +206,12 @@ class ConditionContext:
 
 
 class LabelTranslation(Translation):
-    """A translation that knows labels."""
+    """A translation with CLASSIFIER.
+
+    A function of one label, and of columns of the same row, that the engine does not compute has a
+    value for each variable: Spark computes each now or as a column, and the engine picks the one of
+    the row's variable.
+    """
 
     conjunct: RowConjunct
 
@@ -222,7 +220,7 @@ class LabelTranslation(Translation):
     ) -> None:
         super().__init__(conjunct, session, {})
         self._around = around
-        self._text = conjunct.row_text_
+        self._text = conjunct.resolved
 
     def _type(self, text: str, node: exp.Expr) -> Type:
         found = self._around.types.of(text)
@@ -230,14 +228,14 @@ class LabelTranslation(Translation):
             raise TypeMismatch(restore_navigation(found), node)
         return found
 
-    def _label(self, call: calls.RowCall) -> RowLabel:
+    def _label(self, call: RowCall) -> RowLabel:
         row = self._text.row_of_label(call)
         is_own = row == CURRENT_ROW
         return RowLabel(row, self._text.scope.own if is_own else None)
 
     def _is_of_label(self, node: exp.Expr) -> bool:
-        """Whether the node is a function of one CLASSIFIER, and of columns of the same row, that
-        the engine does not compute."""
+        """Whether the node is a function of one CLASSIFIER and columns of the same row that the
+        engine does not compute."""
         below = self._text.calls.below(node)
         if len(below) != 1 or below[0].kind != "classifier" or below[0].node is node:
             return False
@@ -252,7 +250,7 @@ class LabelTranslation(Translation):
         return all(self.conjunct.rows[number] == row for number in numbers)
 
     def _of_label(self, node: exp.Expr) -> Expression:
-        """Its value for each variable: Spark computes it now, or as a column each."""
+        """The value of the node for the row's variable."""
         (call,) = self._text.calls.below(node)
         label = self._label(call)
         names = self._text.scope.variables.names
@@ -261,12 +259,12 @@ class LabelTranslation(Translation):
         values = [self._at_label(node, call, _literal(name)) for name in names]
         none = self._at_label(node, call, "CAST(NULL AS STRING)")
         if len({each.type for each in values}) > 1:
-            raise InexactError(self.described(node))
+            raise InexactError(self.describe(node))
         return choose_by_label(
             classifier_at(label.row), values, self.conversion.to(none, values[0].type)
         )
 
-    def _at_label(self, node: exp.Expr, call: calls.RowCall, text: str) -> Expression:
+    def _at_label(self, node: exp.Expr, call: RowCall, text: str) -> Expression:
         parsed = self.conjunct.parsed
         numbers = self.conjunct.named(node) - CALL_MARKERS
         edits = [each.edit() for each in self.conjunct.references if each.column]

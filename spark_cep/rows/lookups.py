@@ -1,19 +1,18 @@
-"""`remote('name', key, ...)` in a row pattern: as a column of the row that the key is read at.
+"""Calls of `remote('name', key, ...)` in row patterns: columns of the row that the key is read at.
 
-    remote('limits', org)               __cep_r0              the row itself
+    remote('limits', org)               __cep_r0              the current row
     remote('limits', down.org)          down.__cep_r0
-    remote('limits', PREV(org, 2))      PREV(__cep_r0, 2)     NULL where there is no such row, as
-    PREV(remote('limits', org), 2)      PREV(__cep_r0, 2)     the value for a NULL key is
+    remote('limits', PREV(org, 2))      PREV(__cep_r0, 2)     NULL for a missing row, as for a
+    PREV(remote('limits', org), 2)      PREV(__cep_r0, 2)     NULL key
     LAST(down.amount) > remote('limits', LAST(down.org))
 
-So the column is looked up once for each row, before any is matched, and the matcher knows nothing
-of remote data. In a measure only calls inside a navigation or an aggregate are: all others are
-looked up for the answer (`compiling/set_aside.py`), where there are few keys and a key may be
-made of several rows.
+The column is looked up once for each row before matching, so the matcher has no remote data. In a
+measure this applies only to calls inside a navigation or an aggregate; all others are looked up on
+the matches (expressions/remote_measures.py), where keys are few and may combine several rows.
 
-Always holds: a text keeps its length, so every place in a message is the user's own. A call
-beside other conditions on the row itself is looked up only where these are met: elsewhere the
-whole is not TRUE, whatever the value, and a key that may fail is not computed.
+Texts keep their length, so places in messages stay the user's. A call that follows conditions on
+the current row is looked up only where these hold: elsewhere the condition is not TRUE for any
+value, and a key that may fail is not computed.
 """
 
 from __future__ import annotations
@@ -42,38 +41,38 @@ if TYPE_CHECKING:
 
 
 _HINT = (
-    "a key is made of columns of one row: remote('limits', down.org), "
-    "remote('limits', PREV(org)); of several rows it can be looked up in a measure"
+    "use columns of one row: remote('limits', down.org), remote('limits', PREV(org)); keys over "
+    "several rows are supported in measures"
 )
 
 
 @dataclass(frozen=True)
 class RowAccess:
-    """How a key's row is reached: what stands before and behind the column, and of whom it is."""
+    """How the row of a key is read: the text before and after its column, and its variable."""
 
     before: str
     variable: str
-    behind: str
+    after: str
 
 
 @dataclass(frozen=True)
 class _LookupText:
-    """One text of the user; `own`: the variable that is defined, None in a measure."""
+    """One expression of the user; `own`: the variable being defined, None in a measure."""
 
     calls: RowCalls
-    seeking: LookupRequests
+    requests: LookupRequests
     variables: frozenset[str]
     own: str | None
     problems: Problems
 
 
 def replace_define_calls(
-    pattern: RowPattern, seeking: LookupRequests, problems: Problems
+    pattern: RowPattern, requests: LookupRequests, problems: Problems
 ) -> RowPattern:
-    """The pattern whose DEFINE reads looked-up columns."""
+    """The pattern with lookup columns in place of the calls in DEFINE."""
     names = _variable_names(pattern)
     define = tuple(
-        (name, _apply_padded_edits(each, _find_edits(each, name, (names, seeking), problems)))
+        (name, _apply_padded_edits(each, _find_edits(each, name, names, requests, problems)))
         if isinstance(each, str)
         else (name, each)
         for name, each in pattern.define
@@ -84,13 +83,13 @@ def replace_define_calls(
 def replace_measure_calls(
     measures: Sequence[tuple[str, str]],
     pattern: RowPattern,
-    seeking: LookupRequests,
+    requests: LookupRequests,
     problems: Problems,
 ) -> tuple[tuple[str, str], ...]:
-    """The measures that read looked-up columns where rows are navigated to, or gone through."""
+    """The measures with lookup columns in place of the calls inside navigation and aggregates."""
     names = _variable_names(pattern)
     return tuple(
-        (name, _apply_padded_edits(text, _find_edits(text, None, (names, seeking), problems)))
+        (name, _apply_padded_edits(text, _find_edits(text, None, names, requests, problems)))
         for name, text in measures
     )
 
@@ -100,22 +99,25 @@ def _variable_names(pattern: RowPattern) -> frozenset[str]:
 
 
 def _find_edits(
-    text: str, own: str | None, by: tuple[frozenset[str], LookupRequests], problems: Problems
+    text: str,
+    own: str | None,
+    names: frozenset[str],
+    requests: LookupRequests,
+    problems: Problems,
 ) -> list[tuple[int, int, str]]:
-    """The edits of a text. One that cannot be read is left as it is, for others to complain."""
+    """The edits of a text. A text that cannot be parsed is left for the compiler to report."""
     if not mentions_remote(text):
         return []
     try:
-        # Its problems are told when it is read for good.
+        # The compiler parses it again and reports its problems.
         calls = parse_calls(text, Problems(), in_define=own is not None)
     except SyntaxProblem:
         return []
-    names, seeking = by
-    given = _LookupText(calls, seeking, names, own, problems)
+    lookup_text = _LookupText(calls, requests, names, own, problems)
     found = []
-    for call in find_remote_calls(calls.parsed, seeking.values, problems):
+    for call in find_remote_calls(calls.parsed, requests.values, problems):
         if own is not None or calls.around[id(call.node)] is not None:
-            edit = _edit(given, call)
+            edit = _edit(lookup_text, call)
             if edit is not None:
                 found.append(edit)
     return found
@@ -126,13 +128,13 @@ def _apply_padded_edits(text: str, edits: Sequence[tuple[int, int, str]]) -> str
         return text
     spaced = []
     for start, end, new in edits:
-        # In front, so that a field of a struct stands right behind the name.
+        # Padded in front, so that a field of a struct directly follows the name.
         gap = "".join(c if c == "\n" else " " for c in text[start : max(start, end - len(new))])
         spaced.append((start, end, gap + new))
     return Excerpt.altered(apply_edits(text, 0, len(text), spaced), text)
 
 
-# ---- one call ----------------------------------------------------------------------------------
+# ---- one call ------------------------------------------------------------------------------------
 
 
 def _edit(text: _LookupText, call: RemoteCallText) -> tuple[int, int, str] | None:
@@ -141,36 +143,36 @@ def _edit(text: _LookupText, call: RemoteCallText) -> tuple[int, int, str] | Non
     argument = lambda_argument(call)
     if argument is not None:
         text.problems.add(
-            f"the key of {call.name!r} is {argument} of a lambda, another one for each element",
+            f"the key of {call.name!r} depends on the lambda argument {argument}",
             call.place,
             hint="explode the array before matching, or look up by a column of the row",
         )
         return None
-    reached = [_access_of(text, key) for key in call.keys]
-    first = reached[0]
-    if first is None or any(each is None or each[0] != first[0] for each in reached):
+    accesses = [_access_of(text, key) for key in call.keys]
+    first = accesses[0]
+    if first is None or any(each is None or each[0] != first[0] for each in accesses):
         text.problems.add(
-            f"{text.calls.parsed.text_of(call.node)} has a key of several rows",
+            f"the key of {text.calls.parsed.text_of(call.node)} is not over a single row",
             call.place,
             hint=_HINT,
         )
         return None
-    keys = [each[1] for each in reached if each is not None]
+    keys = [each[1] for each in accesses if each is not None]
     shown = [" ".join(each.split()) for each in keys]
     how = first[0]
     guard = _guard(text, call) if how == RowAccess("", "", "") else None
     if guard is not None:
         keys = [f"CASE WHEN {guard} THEN {key} END" for key in keys]
-    column = text.seeking.column(call.name, keys, shown)
+    column = text.requests.column(call.name, keys, shown)
     start, end = text.calls.parsed.span(call.node)
-    return start, end, f"{how.before}{how.variable}{column}{how.behind}"
+    return start, end, f"{how.before}{how.variable}{column}{how.after}"
 
 
 def _access_of(text: _LookupText, key: exp.Expr) -> tuple[RowAccess, str] | None:
-    """How the row of a part of a key is reached, and the part over the columns of that row; None
-    if it is about several rows, or about none."""
+    """How the row of a part of a key is read, and the part over the columns of that row; None if it
+    uses several rows, or other calls than navigation."""
     parsed = text.calls.parsed
-    inner, before, behind = key, "", ""
+    inner, before, after = key, "", ""
     call = text.calls.at(key)
     while call is not None:
         if call.kind not in {"physical", "logical"} or not call.arguments:
@@ -178,7 +180,7 @@ def _access_of(text: _LookupText, key: exp.Expr) -> tuple[RowAccess, str] | None
         inner = call.arguments[0]
         opened, closed = _extent(text.calls, inner)
         before += parsed.text[call.start : opened]
-        behind = parsed.text[closed : call.end] + behind
+        after = parsed.text[closed : call.end] + after
         call = text.calls.at(inner)
     if text.calls.below(inner):
         return None
@@ -195,22 +197,22 @@ def _access_of(text: _LookupText, key: exp.Expr) -> tuple[RowAccess, str] | None
         variables.add("" if is_own else parsed.text[start:end].lower())
     if len(variables) > 1:
         return None
-    how = RowAccess(" ".join(before.split()), next(iter(variables), ""), behind.strip())
+    how = RowAccess(" ".join(before.split()), next(iter(variables), ""), after.strip())
     return how, parsed.cut(inner, edits)
 
 
 def _extent(calls: RowCalls, node: exp.Expr) -> tuple[int, int]:
-    """Where a node stands, with RUNNING or FINAL in front of it."""
+    """The characters of a node, with RUNNING or FINAL in front."""
     found: RowCall | None = calls.at(node)
     return calls.parsed.span(node) if found is None else (found.start, found.end)
 
 
-# ---- where it need not be looked up ------------------------------------------------------------
+# ---- rows without a lookup -----------------------------------------------------------------------
 
 
 def _guard(text: _LookupText, call: RemoteCallText) -> str | None:
-    """The conditions on the row itself that stand beside the one with the call, ANDs between
-    them, as SQL over the row. Only in DEFINE."""
+    """The conditions on the current row that precede the call in a conjunction of DEFINE, as SQL
+    over the row."""
     if text.own is None:
         return None
     root = text.calls.parsed.root.unnest()
@@ -219,7 +221,7 @@ def _guard(text: _LookupText, call: RemoteCallText) -> str | None:
     found: list[str] = []
     for node in root.flatten():
         if any(each is call.node for each in node.walk()):
-            # What stands behind it may count on it.
+            # Later conditions may rely on this one.
             break
         found += _row_conditions(text, node)
     return " AND ".join(f"({each})" for each in found) or None

@@ -1,12 +1,9 @@
-"""Measures: what the engine reads and aggregates, and Spark SQL over that.
+"""Measures of row patterns: readings that the engine evaluates, and Spark SQL over them.
 
-Only what depends on the match is the engine's: a column at a row, an aggregate, CLASSIFIER,
-MATCH_NUMBER. Everything between and around them is Spark's own, so every function of Spark works
-and means what it means elsewhere. Their places in the user's text are replaced by names; all
-other text stays as it is.
-
-An aggregate that the engine does not have, or whose argument it does not know (CLASSIFIER inside),
-becomes a fold of the list of the rows' values (aggregates.py).
+The engine evaluates only what depends on the match: a column at a row, an aggregate, CLASSIFIER,
+MATCH_NUMBER. Their calls in the user's text are replaced by names; the rest is Spark's, so every
+function of Spark can be used. An aggregate that the engine does not have, or whose argument has
+CLASSIFIER in it, becomes a fold of the list of the rows' values (expressions/aggregates.py).
 """
 
 from __future__ import annotations
@@ -21,12 +18,11 @@ from spark_cep.expressions.aggregates import AGGREGATES, fold_list_sql
 from spark_cep.expressions.conditions import TypeMismatch
 from spark_cep.expressions.operands import InexactError
 from spark_cep.expressions.problems import Place, Problems
-from spark_cep.expressions.syntax import SyntaxProblem, apply_edits
+from spark_cep.expressions.syntax import Edit, SyntaxProblem, apply_edits
 from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.compiled import RowMeasure, RowReading, reading_name
 from spark_cep.rows.leaves import LABEL_NUMBER, classifier_at, read_at
-from spark_cep.rows.texts import ResolvedRowText, RowPosition, RowScope
-from spark_cep.rows.texts import resolve_text as read_text
+from spark_cep.rows.texts import ResolvedRowText, RowPosition, RowScope, resolve_text
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from spark_cep.udfs.row_program import Aggregate, MatchNumber
 
@@ -38,21 +34,25 @@ if TYPE_CHECKING:
     from spark_cep.rows.texts import RowTypes
 
 
-# --------------------------------------------------------------------------------------------------
-# What measures ask of the engine: single reads and aggregates, each once.
-#
-# Beside each stands a sample, SQL over one input row that has the reading's type. So a measure with
-# samples in the places of its readings is an expression that Spark can be asked about.
-# --------------------------------------------------------------------------------------------------
-
-
 _LABEL = "CAST('' AS STRING)"
+# The SQL of a reading by its number: its name, or a sample of its type over an input row.
+ReadingWriter = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """The user's measures. `may_be_unmatched`: the answer has unmatched rows, where every measure
+    is NULL."""
+
+    measures: Sequence[tuple[str, str]]
+    may_be_unmatched: bool = False
 
 
 @dataclass
 class RowReadings:
-    """Collects what the engine is to evaluate, each thing once. `samples`: for each reading SQL
-    over an input row that has its type."""
+    """Collects what the engine evaluates, each reading once. `samples`: for each reading SQL over
+    an input row of the same type. A measure with samples in place of its readings is an expression
+    whose type Spark can check."""
 
     shipment: ColumnRequests
     types: RowTypes
@@ -75,7 +75,7 @@ class RowReadings:
         return self._add(RowReading(MatchNumber(BIGINT)), "1L")
 
     def aggregate(self, aggregate: Aggregate, text: str | None) -> int:
-        """One of the engine's; `text` None: it counts rows."""
+        """An aggregate of the engine; `text` None: it counts rows."""
         column = None if text is None else self._column(aggregate, text)
         keeps = aggregate.name in {"min", "max"}
         sample = f"({text})" if keeps else f"CAST(NULL AS {name_of(aggregate.type)})"
@@ -83,7 +83,7 @@ class RowReadings:
         return self._add(reading, sample)
 
     def list_of(self, rows: Aggregate, text: str | None) -> int:
-        """The values of a text at these rows; None: their labels."""
+        """The values of `text` at these rows; None: their labels."""
         if text is None:
             label = replace(rows, name="list", type=LABEL_NUMBER)
             return self._add(RowReading(label, shape="list", label=True), f"array({_LABEL})")
@@ -105,26 +105,12 @@ class RowReadings:
         return self.found.index(reading)
 
 
-Edit = tuple[int, int, str]
-# How a reading is written: by its name, or as a sample of its type over an input row.
-ReadingWriter = Callable[[int], str]
-
-
-@dataclass(frozen=True)
-class MeasureRequest:
-    """The user's measures. `may_be_unmatched`: the answer has rows of no match, where every
-    measure is NULL."""
-
-    measures: Sequence[tuple[str, str]]
-    may_be_unmatched: bool = False
-
-
 def compile_row_measures(
     wanted: MeasureRequest, scope: RowScope, readings: RowReadings, typer: Typer, problems: Problems
 ) -> tuple[RowMeasure, ...]:
-    """The measures over `readings`, which are filled; what is wrong becomes problems."""
+    """The measures over `readings`, which are added; invalid measures become problems."""
     _check_names(wanted.measures, problems)
-    texts = [(name, text, read_text(text, scope, problems)) for name, text in wanted.measures]
+    texts = [(name, text, resolve_text(text, scope, problems)) for name, text in wanted.measures]
     bodies = [
         (name, text, _RowMeasureBody(found, readings))
         for name, text, found in texts
@@ -134,7 +120,7 @@ def compile_row_measures(
     before = len(problems.found)
     found, samples = [], []
     for name, text, body in bodies:
-        if not body.is_sound(problems):
+        if not body.is_valid(problems):
             continue
         sql = body.sql(reading_name)
         if wanted.may_be_unmatched:
@@ -151,9 +137,9 @@ def _check_names(measures: Sequence[tuple[str, str]], problems: Problems) -> Non
     for name, _ in measures:
         if name.casefold() in seen:
             problems.add(
-                f"the measure {name} is there twice",
+                f"the measure {name} is defined twice",
                 Place.whole(name),
-                hint="give it another name; case makes no difference",
+                hint="give it another name; case does not matter",
             )
         seen.add(name.casefold())
 
@@ -166,7 +152,7 @@ def _check_types(samples: Sequence[tuple[str, str, str]], typer: Typer, problems
 
 
 class _RowMeasureBody:
-    """One measure, and how it is written over the readings."""
+    """One measure, which is rewritten over the readings."""
 
     def __init__(self, text: ResolvedRowText, readings: RowReadings) -> None:
         self._text = text
@@ -174,15 +160,15 @@ class _RowMeasureBody:
         self._readings = readings
 
     def parts(self) -> list[str]:
-        """The texts over an input row that types are needed of."""
+        """The texts over an input row whose types are needed."""
         found = []
         for call in self._text.calls.calls.values():
             if call.kind in {"physical", "logical", "aggregate"}:
                 found += [self._row_sql(each) for each in call.arguments if self._is_over_row(each)]
         return found
 
-    def is_sound(self, problems: Problems) -> bool:
-        """Whether it can be written; what is wrong becomes a problem."""
+    def is_valid(self, problems: Problems) -> bool:
+        """Whether it can be rewritten; errors become problems."""
         try:
             self.sql(reading_name)
         except TypeMismatch as mismatch:
@@ -195,12 +181,12 @@ class _RowMeasureBody:
         return False
 
     def sql(self, show: ReadingWriter) -> str:
-        return self._written(self._parsed.root, None, show)
+        return self._rewrite(self._parsed.root, None, show)
 
-    # ---- texts ---------------------------------------------------------------------------------
+    # ---- texts -----------------------------------------------------------------------------------
 
-    def _written(self, node: exp.Expr, inside: RowCall | None, show: ReadingWriter) -> str:
-        """The node's text; what stands in `inside` itself is replaced."""
+    def _rewrite(self, node: exp.Expr, inside: RowCall | None, show: ReadingWriter) -> str:
+        """The node's text with readings in place of the names and calls directly in `inside`."""
         start, end = self._extent(node)
         edits = [
             (each.start, each.end, show(self._reference(each)))
@@ -231,16 +217,16 @@ class _RowMeasureBody:
         return self._parsed.cut(node, edits)
 
     def _is_over_row(self, node: exp.Expr) -> bool:
-        """Whether Spark can evaluate it on a row: it has no call in it and is no `*`."""
+        """Whether Spark can evaluate it on a row: it contains no call and is not `*`."""
         is_star = isinstance(node, exp.Star) or self._is_rows(node)
         return not is_star and not self._text.calls.below(node)
 
     def _is_rows(self, node: exp.Expr) -> bool:
-        """b.*, or b, of count."""
+        """Whether the node is b.* or b as the argument of count."""
         known = {id(each.node) for each in self._text.references}
         return isinstance(node, exp.Column) and id(node) not in known
 
-    # ---- what is replaced ----------------------------------------------------------------------
+    # ---- readings --------------------------------------------------------------------------------
 
     def _reference(self, reference: Reference) -> int:
         assert reference.column is not None
@@ -264,7 +250,7 @@ class _RowMeasureBody:
             self._check_type(argument, text)
             return show(self._readings.value(row, text))
         present = show(self._readings.present(row))
-        return f"CASE WHEN {present} THEN {self._written(argument, call, show)} END"
+        return f"CASE WHEN {present} THEN {self._rewrite(argument, call, show)} END"
 
     def _row(self, call: RowCall) -> RowPosition:
         number = self._text.about[id(call.node)]
@@ -298,36 +284,36 @@ class _RowMeasureBody:
             raise TypeMismatch(found, node)
         return found
 
-    # ---- folds of lists ------------------------------------------------------------------------
+    # ---- folds of lists --------------------------------------------------------------------------
 
     def _fold(self, call: RowCall, rows: Aggregate, show: ReadingWriter) -> str:
-        every = replace(rows, distinct=False)
+        all_rows = replace(rows, distinct=False)
         how = AGGREGATES[call.name]
         if call.name in {"max_by", "min_by"}:
-            x, y = (self._element(each, every, show) for each in call.arguments)
-            array = self._mapped(every, f"named_struct('x', {x}, 'y', {y})", show)
+            x, y = (self._element(each, all_rows, show) for each in call.arguments)
+            array = self._mapped(all_rows, f"named_struct('x', {x}, 'y', {y})", show)
             return fold_list_sql(call.name, array, None)
-        given = None
+        separator = None
         arguments = list(call.arguments)
         if call.name in {"listagg", "string_agg"} and len(arguments) > 1:
-            given = self._parsed.cut(arguments.pop())
-        array = self._array(arguments, call, every, show)
+            separator = self._parsed.cut(arguments.pop())
+        array = self._array(arguments, call, all_rows, show)
         if call.distinct:
             array = f"array_distinct({array})"
-        type_ = self._element_type(arguments[0], every) if how.engine else Type("other")
+        type_ = self._element_type(arguments[0], all_rows) if how.engine else Type("other")
         try:
-            return fold_list_sql(call.name, array, type_, given)
+            return fold_list_sql(call.name, array, type_, separator)
         except InexactError as inexact:
             raise TypeMismatch(
-                f"{call.name} does not take {inexact.reason.rpartition(' of ')[2]}",
+                f"{call.name}() does not take {inexact.reason.rpartition(' of ')[2]}",
                 call.node,
-                "give it a number; of decimals one with fewer digits: CAST(... AS DECIMAL(18,4))",
+                "use a number; cast a decimal to fewer digits: CAST(... AS DECIMAL(18,4))",
             ) from None
 
     def _array(
         self, arguments: Sequence[exp.Expr], call: RowCall, rows: Aggregate, show: ReadingWriter
     ) -> str:
-        """The values of an aggregate's argument; of several, only where none is NULL."""
+        """The values of an aggregate's arguments; of several, structs where none is NULL."""
         how = AGGREGATES[call.name]
         if len(arguments) == 1 and self._is_over_row(arguments[0]):
             text = how.argument.format(self._row_sql(arguments[0]))
@@ -341,12 +327,12 @@ class _RowMeasureBody:
         return self._mapped(rows, f"CASE WHEN {known} THEN struct({fields}) END", show)
 
     def _mapped(self, rows: Aggregate, element: str, show: ReadingWriter) -> str:
-        """`element`, which reads other lists at __cep_i, for each of the rows."""
+        """`element`, which reads lists at index __cep_i, for each of the rows."""
         labels = show(self._readings.list_of(rows, None))
         return f"transform({labels}, (__cep_n, __cep_i) -> {element})"
 
     def _element(self, node: exp.Expr, rows: Aggregate, show: ReadingWriter) -> str:
-        """The node at row __cep_i of an aggregate."""
+        """The node at index __cep_i of an aggregate's rows."""
         start, end = self._parsed.span(node)
         edits: list[Edit] = []
         for each in self._text.references:
@@ -362,7 +348,7 @@ class _RowMeasureBody:
         return f"({apply_edits(self._parsed.text, start, end, edits)})"
 
     def _element_type(self, node: exp.Expr, rows: Aggregate) -> Type:
-        """The type of an argument, also of one with calls in it."""
+        """The type of an argument, which may contain calls."""
         if self._is_over_row(node):
             return self._check_type(node, self._row_sql(node))
 

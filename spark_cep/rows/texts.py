@@ -1,12 +1,12 @@
-"""A text of DEFINE or MEASURES with its names resolved: which row each name is read at.
+"""Expressions of DEFINE and MEASURES with their names resolved to the rows that they are read at.
 
-    x in DEFINE of a        the row under test; so are a.x, and u.x of a subset with a in it
+    x in DEFINE of a        the current row; also a.x, and u.x of a subset u that contains a
     b.x elsewhere           the last row of b so far
     FIRST(b.x, 1)           the second row of b
-    PREV(LAST(b.x, 1), 2)   two rows before the last but one of b
-    x, FIRST(x) in MEASURES of all rows of the match
+    PREV(LAST(b.x, 1), 2)   two rows before the last but one row of b
+    x, FIRST(x) in MEASURES over all rows of the match
 
-A navigation or an aggregate is about one variable, one subset, or all rows.
+A navigation or an aggregate is over one variable, one subset, or all rows.
 """
 
 from __future__ import annotations
@@ -40,35 +40,12 @@ if TYPE_CHECKING:
     from spark_cep.udfs.row_program import VariableSet
 
 
-# --------------------------------------------------------------------------------------------------
-# What Spark says about the types of texts over one input row, asked for once.
-# --------------------------------------------------------------------------------------------------
-
-
-class RowTypes:
-    def __init__(self, typer: Typer, columns: Iterable[ColumnInfo]) -> None:
-        self._typer = typer
-        self._known: dict[str, Type | str] = {quote_name(each.name): each.type for each in columns}
-
-    def learn(self, texts: Iterable[str]) -> None:
-        """Asks for many at once, which costs as much as asking for one."""
-        asked = list(dict.fromkeys(text for text in texts if text not in self._known))
-        if asked:
-            self._known.update(zip(asked, self._typer.of_row(asked), strict=True))
-
-    def of(self, text: str) -> Type | str:
-        """The type, or a sentence about what is wrong with the text."""
-        self.learn([text])
-        return self._known[text]
-
-
 Anchor = Literal["current", "first", "last", "each"]
 
 
 @dataclass(frozen=True)
 class RowPosition:
-    """Which row is read, as the engine's Read says it. "each": the rows that an aggregate goes
-    through."""
+    """The row that is read, as in the engine's RowRead. "each": the rows of an aggregate."""
 
     anchor: Anchor = "current"
     variables: VariableSet = None
@@ -79,25 +56,26 @@ class RowPosition:
 
 CURRENT_ROW = RowPosition()
 _FOLLOWS_SEMANTICS = re.compile(r"\b(RUNNING|FINAL)\s+$", re.I)
-# What to write instead of what other systems, and windows, have.
-_INSTEAD = {
+# Replacements for functions of windows and of other systems.
+_REPLACEMENTS = {
     "lag": "write PREV(price), or PREV(price, 2)",
     "lead": "write NEXT(price), or NEXT(price, 2)",
-    "row_number": "count(*) is the number of the row in its match so far",
+    "row_number": "write count(*), the number of the row in its match so far",
     "approx_count_distinct": "write count(DISTINCT b.price)",
-    "nth_value": "FIRST(b.price, 2) is the third row of b, LAST(b.price, 1) the last but one",
+    "nth_value": "write FIRST(b.price, 2) for the third row of b, LAST(b.price, 1) for the last "
+    "but one",
 }
-_ELSEWHERE = {
-    "match_rowtime": "the time of a match is that of its last row: LAST(ts)",
+_OTHER_SYSTEMS = {
+    "match_rowtime": "write LAST(ts), the time of the last row",
     "match_proctime": "write current_timestamp()",
-    "match_sequence_number": "count(*) is the number of the row in its match",
+    "match_sequence_number": "write count(*), the number of the row in its match",
 }
 
 
 @dataclass(frozen=True)
 class RowScope:
-    """What names mean. `own`: the variable that is being defined; None in measures. `at_end`: the
-    answer has one row a match, so that everything is looked at from the match's last row."""
+    """The scope of names. `own`: the variable being defined; None in measures. `at_end`: the answer
+    has one row for each match, so names are read from the last row of the match."""
 
     names: PatternNames
     variables: RowVariables
@@ -106,17 +84,17 @@ class RowScope:
 
     @property
     def universal(self) -> int:
-        """The number of the universal variable, which is all rows of the match."""
+        """The number of the universal variable: all rows of the match."""
         return len(self.names.variables)
 
     def rows(self, number: int) -> VariableSet:
         return None if number == self.universal else self.variables.all()[number][1]
 
-    def called(self, number: int) -> str:
+    def describe_rows(self, number: int) -> str:
         return "all rows" if number == self.universal else self.names.variables[number].name
 
     def row(self, number: int, around: Sequence[RowCall]) -> RowPosition:
-        """Where a name of a variable is read that stands inside these calls."""
+        """The row at which a name of a variable inside these calls is read."""
         rows = self.rows(number)
         if any(call.kind == "aggregate" for call in around):
             return RowPosition("each", rows)
@@ -132,22 +110,41 @@ class RowScope:
         return RowPosition(anchor, rows, offset, shift, self.is_final(logical))
 
     def is_current(self, rows: VariableSet) -> bool:
-        """Whether the row under test is the last of these rows."""
+        """Whether the current row is the last of these rows."""
         return self.own is not None and (rows is None or self.own in rows)
 
     def is_final(self, call: RowCall | None) -> bool:
         return self.at_end or (call is not None and bool(call.final))
 
 
+class RowTypes:
+    """Types of texts over one input row, requested from Spark once."""
+
+    def __init__(self, typer: Typer, columns: Iterable[ColumnInfo]) -> None:
+        self._typer = typer
+        self._known: dict[str, Type | str] = {quote_name(each.name): each.type for each in columns}
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Gets the types of many texts in one call, which costs as much as one type."""
+        unknown = list(dict.fromkeys(text for text in texts if text not in self._known))
+        if unknown:
+            self._known.update(zip(unknown, self._typer.of_row(unknown), strict=True))
+
+    def of(self, text: str) -> Type | str:
+        """The type of a text, or Spark's error message."""
+        self.learn([text])
+        return self._known[text]
+
+
 def row_pattern_names(variables: RowVariables, names: PatternNames) -> PatternNames:
-    """The input's columns, with the variables and subsets in front of them."""
+    """The names of a row pattern: variables, then subsets, over the input's columns."""
     known = [Variable(name) for name, _ in variables.all()]
     return PatternNames(known, names.columns, case_sensitive=names.case_sensitive)
 
 
 class ResolvedRowText:
-    """`references`: every column that is named. `about`: by node id of a call, the number of what
-    it is about."""
+    """`references`: every name of a column. `about`: by node id of a call, the number of the
+    variable or subset that it is over."""
 
     def __init__(
         self,
@@ -169,11 +166,11 @@ class ResolvedRowText:
         return self.scope.row(reference.variable, self._around(reference.node))
 
     def row_of_label(self, call: RowCall) -> RowPosition:
-        """Which row's variable a CLASSIFIER is."""
+        """The row whose variable a CLASSIFIER returns."""
         return self.scope.row(self.about[id(call.node)], call.around())
 
     def rows_of(self, call: RowCall) -> VariableSet:
-        """What an aggregate goes through."""
+        """The rows of an aggregate."""
         return self.scope.rows(self.about[id(call.node)])
 
     def _around(self, node: exp.Expr) -> list[RowCall]:
@@ -182,22 +179,24 @@ class ResolvedRowText:
 
 
 def resolve_text(text: str, scope: RowScope, problems: Problems) -> ResolvedRowText | None:
-    """The text with its names resolved; what is wrong with it becomes problems."""
+    """The text with its names resolved; None, with problems, if it is invalid."""
     before = len(problems.found)
     in_define = scope.own is not None
     try:
         calls = parse_calls(text, problems, in_define=in_define)
     except SyntaxProblem as problem:
         hint = (
-            "conditions are written as in WHERE: price < PREV(price)"
+            "write conditions as in WHERE: price < PREV(price)"
             if in_define
-            else "measures are written as in SELECT: LAST(b.price) - FIRST(b.price)"
+            else "write measures as in SELECT: LAST(b.price) - FIRST(b.price)"
         )
         if _FOLLOWS_SEMANTICS.search(problem.place.text[: problem.place.start]):
             hint = SEMANTICS_HINT
         if problem.place.text[problem.place.start : problem.place.end] == ":":
-            hint = "paths into variants are written variant_get(payload, '$.a.b', 'int')"
-        problems.add(f"not a Spark SQL expression: {problem.message}", problem.place, hint=hint)
+            hint = "write variant_get(payload, '$.a.b', 'int') for a path into a variant"
+        problems.add(
+            f"this is not a Spark SQL expression: {problem.message}", problem.place, hint=hint
+        )
         return None
     _check_functions(calls.parsed, problems, in_define=in_define)
     found = _RowTextResolver(calls, scope, problems).run()
@@ -210,8 +209,8 @@ def _check_functions(parsed: ParsedExpression, problems: Problems, *, in_define:
         if name in AGGREGATES or name in NAVIGATIONS:
             continue
         hint = refusal.hint
-        if any(each in refusal.message for each in ("aggregate that", "FILTER", "window")):
-            hint = _INSTEAD.get(name, AGGREGATES_HINT)
+        if any(each in refusal.message for each in ("the aggregate", "FILTER", "window")):
+            hint = _REPLACEMENTS.get(name, AGGREGATES_HINT)
         if re.search(
             r"\bFILTER\s*\(", refusal.place.text[refusal.place.start : refusal.place.end], re.I
         ):
@@ -219,16 +218,18 @@ def _check_functions(parsed: ParsedExpression, problems: Problems, *, in_define:
         problems.add(refusal.message, refusal.place, hint=hint)
     for part in parsed.root.find_all(exp.WithinGroup):
         problems.add(
-            "WITHIN GROUP has no place here",
+            "WITHIN GROUP is not supported here",
             parsed.place(part),
-            hint="an aggregate goes through the rows in their order: listagg(b.kind, ',')",
+            hint="aggregates process rows in their order: listagg(b.kind, ',')",
         )
     for name, place in parsed.calls(parsed.root):
-        if name in _ELSEWHERE:
-            problems.add(f"{name.upper()}() is another system's", place, hint=_ELSEWHERE[name])
+        if name in _OTHER_SYSTEMS:
+            problems.add(
+                f"{name.upper()}() is not a function of Spark", place, hint=_OTHER_SYSTEMS[name]
+            )
         if find_user_function(name) is not None:
             problems.add(
-                f"{name} is a cep.udf, and row patterns have no place for it",
+                f"the cep.udf {name} is not supported in row patterns",
                 place,
                 hint="compute it as a column of the input before matching",
             )
@@ -250,12 +251,12 @@ class _RowTextResolver:
             if found is not None:
                 references.append(found)
         for call in self._calls.calls.values():
-            self._settle(call)
+            self._resolve_call(call)
         references.sort(key=lambda each: each.start)
         return ResolvedRowText(self._calls, self._scope, references, self._about)
 
     def _column(self, column: exp.Column) -> Reference | None:
-        """What is no variable in the place of an argument is a column."""
+        """The reference of a column; None for the variable of count(b) or CLASSIFIER(b)."""
         call = self._calls.around[id(column)]
         is_argument = call is not None and any(each is column for each in call.arguments)
         parts = name_parts_of(self._calls.parsed, column)
@@ -265,7 +266,7 @@ class _RowTextResolver:
             self._variable(call, parts[0].name, parts[0].place)
             return None
         if call is not None and call.name == "count" and is_argument:
-            # count(b.*), or count(b) where b is no column.
+            # count(b.*), or count(b) where b is not a column.
             is_star = isinstance(column.this, exp.Star) and len(parts) == 2
             names = self._scope.names
             is_rows = len(parts) == 1 and names.variable(parts[0].name) is not None
@@ -283,27 +284,28 @@ class _RowTextResolver:
         return found[0]
 
     def _variable(self, call: RowCall, name: str, place: Place) -> None:
-        """CLASSIFIER(u), count(u.*)"""
+        """The argument of CLASSIFIER(u) or count(u.*)."""
         number = self._scope.names.variable(name)
         if number is None:
             self._problems.add(
                 f"the pattern has no variable {name}",
                 place,
-                hint=self._scope.variables.meant(name),
+                hint=self._scope.variables.hint_for(name),
             )
             number = self._scope.universal
         for each in [call, *call.around()]:
             self._named.setdefault(id(each.node), []).append(number)
 
-    def _says_what_it_is_about(self, call: RowCall) -> bool:
-        """Whether a problem with it has not been told of this call, or of one inside it."""
+    def _is_checked(self, call: RowCall) -> bool:
+        """Whether the rows of the call are to be checked: not if a problem is already reported for
+        it, or will be for a call inside it."""
         kinds = {each.kind for each in self._calls.below(call.node) if each is not call}
         if call.kind == "classifier" or not call.arguments or id(call.node) in self._wrong:
             return False
         return call.kind == "aggregate" or not kinds & {"logical", "aggregate", "number"}
 
-    def _settle(self, call: RowCall) -> None:
-        """What the call is about: all names inside it must agree."""
+    def _resolve_call(self, call: RowCall) -> None:
+        """Finds the variable or subset of a call, on which all names inside it must agree."""
         if call.kind == "number":
             return
         named = set(self._named.get(id(call.node), ()))
@@ -314,19 +316,19 @@ class _RowTextResolver:
         }
         parsed = self._calls.parsed
         self._about[id(call.node)] = min(named, default=self._scope.universal)
-        if not self._says_what_it_is_about(call):
+        if not self._is_checked(call):
             return
         if len(named) > 1:
-            names = " and ".join(self._scope.called(each) for each in sorted(named))
+            names = " and ".join(self._scope.describe_rows(each) for each in sorted(named))
             self._problems.add(
-                f"{parsed.text_of(call.node)} is about {names}",
+                f"{parsed.text_of(call.node)} mixes {names}",
                 parsed.place(call.node),
-                hint="inside a navigation or an aggregate all columns are of one variable; a bare "
-                "column is of all rows, so write the variable in front of each",
+                hint="use columns of one variable inside a navigation or an aggregate; a bare "
+                "column refers to all rows, so write the variable in front of each column",
             )
         elif not named and call.kind in {"physical", "logical"}:
             self._problems.add(
-                f"{parsed.text_of(call.node)} names no column",
+                f"{parsed.text_of(call.node)} does not refer to a column",
                 parsed.place(call.node),
                 hint="navigation reads a column of another row: PREV(price)",
             )

@@ -26,11 +26,11 @@ bit operation and [x] for an array.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from spark_cep.expressions.problems import nearest_name
+from spark_cep.expressions.quantifiers import MAX_TOKENS, QuantifierError, read_quantifier
 from spark_cep.sql.sase.lexer import CLAUSES, SaseToken, TokenReader, keyword_of, raise_syntax_error
 from spark_cep.sql.sase.nodes import (
     ArithmeticNode,
@@ -155,22 +155,22 @@ def _parse_quantified(reader: TokenReader, part: SaseNode, start: SaseToken) -> 
 
 
 def _parse_quantifier(reader: TokenReader) -> str | None:
-    sign = reader.take("+", "*", "?")
-    if sign is not None:
-        return sign.value
-    opening = reader.take("{")
-    if opening is None:
+    start = reader.token
+    tokens = [reader.ahead(count) for count in range(MAX_TOKENS)]
+    try:
+        found = read_quantifier([each.value if each.kind != "quoted" else "" for each in tokens])
+    except QuantifierError as error:
+        _advance_by(reader, error.length)
+        raise_syntax_error(error.message, reader.since(start), error.hint)
+    if found is None:
         return None
-    text = ""
-    while reader.token.kind == "number" or reader.at(","):
-        text += reader.advance().value
-    reader.close(opening, "}")
-    found = re.fullmatch(r"(\d*)(,?)(\d*)", text)
-    bounds = [int(each) for each in (found[1], found[3]) if each] if found else []
-    if not bounds or bounds != sorted(bounds) or bounds[-1] == 0:
-        hint = "write {3}, {2,4}, {2,} or {,4}"
-        raise_syntax_error(f"{{{text}}} is no quantifier", reader.since(opening), hint)
-    return f"{{{text}}}"
+    _advance_by(reader, found.length)
+    return found.text
+
+
+def _advance_by(reader: TokenReader, count: int) -> None:
+    for _ in range(count):
+        reader.advance()
 
 
 def _parse_primary(reader: TokenReader) -> SaseNode:

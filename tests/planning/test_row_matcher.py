@@ -32,21 +32,19 @@ def choose(program: RowProgram, plan: Any = "auto") -> MatcherChoice:
 def test_rows_that_conditions_tie_together_are_joined() -> None:
     choice = choose(TIED)
     assert (choice.matcher, choice.rung, choice.shown) == ("gaps", "gaps", "A → B → C")
-    assert choice.reason == (
-        "A, B and C are joined by ranges, and the rows that Z may take need no look"
-    )
+    assert choice.reason == ("A, B and C are joined by ranges; the rows of Z are skipped")
     (other,) = choice.rejected
     assert other.plan == "walk"
-    assert "goes through all rows of a gap for each row" in other.reason
+    assert "scans all rows of a gap for each possible first row" in other.reason
 
 
 @pytest.mark.parametrize(
     ("condition", "within", "words"),
     [
-        (compare("=", current(), last([A])), None, "joined by equal values, and"),
-        (compare("<=", current(T), last([B], T)), None, "joined by ranges, and"),
-        (compare("<>", current(), last([A])), None, "A, B and C are joined, and"),
-        (NEAR, Window("time", 5), "joined by ranges and WITHIN, and"),
+        (compare("=", current(), last([A])), None, "joined by equal values;"),
+        (compare("<=", current(T), last([B], T)), None, "joined by ranges;"),
+        (compare("<>", current(), last([A])), None, "A, B and C are joined;"),
+        (NEAR, Window("time", 5), "joined by ranges and WITHIN;"),
     ],
 )
 def test_what_narrows_the_join_is_said(condition: Any, within: Any, words: str) -> None:
@@ -57,11 +55,11 @@ def test_what_narrows_the_join_is_said(condition: Any, within: Any, words: str) 
 def test_rows_judged_by_themselves_are_walked() -> None:
     choice = choose(gap_program(ABC, {B: compare("<", current(), number(3))}))
     assert (choice.matcher, choice.rung, choice.shown) == (
-        "walk", "rows by themselves", "in their order",
+        "walk", "rows by themselves", "in row order",
     )  # fmt: skip
-    assert "judged by itself and its neighbours" in choice.reason
+    assert "depend only on a row and its neighbours" in choice.reason
     assert choice.rejected[0].plan == "gaps"
-    assert "no condition ties the rows" in choice.rejected[0].reason
+    assert "no condition connects the rows" in choice.rejected[0].reason
 
 
 def test_a_pattern_without_gaps_is_walked_and_says_why() -> None:
@@ -74,7 +72,7 @@ def test_a_pattern_without_gaps_is_walked_and_says_why() -> None:
 def test_what_is_asked_for_is_done() -> None:
     choice = choose(TIED, "walk")
     assert (choice.matcher, choice.rung, choice.reason) == ("walk", "forced", "forced by plan=")
-    assert choice.rejected[0].reason == "not asked for"
+    assert choice.rejected[0].reason == "not requested"
     untied = choose(gap_program(ABC, {}), "gaps")
     assert (untied.matcher, untied.rung, untied.shown) == ("gaps", "forced", "A → B → C")
 

@@ -19,41 +19,61 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         # names
         ("nope > 1", "the input has no column nope", "nope", "its columns are"),
         ("x.price > 1", "the pattern has no variable x", "x", "a, b, c, u, w"),
-        ("a > 1", "a is a variable, not a value", "a", "a.ts"),
+        ("a > 1", "a is a variable, not a column", "a", "a.ts"),
         ("CLASSIFIER(x) = 'a'", "the pattern has no variable x", "x", "a, b, c, u, w"),
         ("count(x.*) > 1", "the pattern has no variable x", "x", "a, b, c, u, w"),
         # what may stand in what
-        ("PREV(PREV(price)) > 1", "PREV cannot stand inside PREV", "PREV(price)", "PREV(price, 2)"),
-        ("LAST(PREV(price)) > 1", "PREV cannot stand inside LAST", "PREV(price)", "outside"),
-        ("FIRST(LAST(price)) > 1", "LAST cannot stand inside FIRST", "LAST(price)", "LAST(b."),
-        ("PREV(LAST(price) + 1) > 1", "LAST cannot stand here in PREV", "LAST(price)", "one FIRST"),
-        ("PREV(sum(price)) > 1", "PREV takes no aggregate", "sum(price)", "by itself"),
-        ("LAST(count(*)) > 1", "LAST takes no aggregate", "count(*)", "by itself"),
-        ("sum(avg(price)) > 1", "SUM takes no aggregate", "avg(price)", "cannot be nested"),
-        ("sum(LAST(price)) > 1", "LAST cannot stand inside SUM", "LAST(price)", "by itself"),
-        ("sum(PREV(price)) > 1", "PREV cannot stand inside SUM", "PREV(price)", "by itself"),
-        ("PREV(MATCH_NUMBER() + qty) > 1", "MATCH_NUMBER() cannot stand", "MATCH_", "outside"),
+        ("PREV(PREV(price)) > 1", "PREV cannot contain PREV", "PREV(price)", "PREV(price, 2)"),
+        ("LAST(PREV(price)) > 1", "LAST cannot contain PREV", "PREV(price)", "swap the two"),
+        ("FIRST(LAST(price)) > 1", "FIRST cannot contain LAST", "LAST(price)", "LAST(b."),
+        (
+            "PREV(LAST(price) + 1) > 1",
+            "PREV cannot contain an expression over LAST",
+            "LAST(price)",
+            "one FIRST",
+        ),
+        ("PREV(sum(price)) > 1", "PREV cannot contain the aggregate SUM", "sum(price)", "alone"),
+        ("LAST(count(*)) > 1", "LAST cannot contain the aggregate COUNT", "count(*)", "alone"),
+        (
+            "sum(avg(price)) > 1",
+            "SUM cannot contain the aggregate AVG",
+            "avg(price)",
+            "cannot be nested",
+        ),
+        ("sum(LAST(price)) > 1", "SUM cannot contain LAST", "LAST(price)", "columns of the rows"),
+        ("sum(PREV(price)) > 1", "SUM cannot contain PREV", "PREV(price)", "columns of the rows"),
+        (
+            "PREV(MATCH_NUMBER() + qty) > 1",
+            "PREV cannot contain MATCH_NUMBER()",
+            "MATCH_",
+            "outside PREV",
+        ),
         # what a call is about
-        ("PREV(a.price + qty) > 1", "is about a and all rows", "PREV(", "of one variable"),
-        ("sum(a.price + c.price) > 1", "is about a and c", "sum(", "of one variable"),
-        ("LAST(a.name || CLASSIFIER()) > ''", "is about a and all rows", "LAST(", "one variable"),
-        ("LAST(1) > 0", "LAST(1) names no column", "LAST(1)", "PREV(price)"),
+        ("PREV(a.price + qty) > 1", "mixes a and all rows", "PREV(", "of one variable"),
+        ("sum(a.price + c.price) > 1", "mixes a and c", "sum(", "of one variable"),
+        ("LAST(a.name || CLASSIFIER()) > ''", "mixes a and all rows", "LAST(", "one variable"),
+        ("LAST(1) > 0", "LAST(1) does not refer to a column", "LAST(1)", "PREV(price)"),
         # RUNNING, FINAL, numbers of rows
         (
             "FINAL LAST(price) > 1",
-            "FINAL has no place in DEFINE",
+            "FINAL is not allowed in DEFINE",
             "FINAL LAST(price)",
-            "drop FINAL",
+            "remove FINAL",
         ),
-        ("FINAL sum(price) > 1", "FINAL has no place in DEFINE", "FINAL sum(price)", "drop FINAL"),
-        ("RUNNING PREV(price) > 1", "RUNNING has no place here", "RUNNING", "in front of FIRST"),
-        ("PREV(price, -1) > 1", "-1 is no number of rows", "-1", "PREV(price, 2)"),
-        ("LAST(price, qty) > 1", "qty is no number of rows", "qty", "LAST(price, 2)"),
-        ("PREV(price, 1.5) > 1", "1.5 is no number of rows", "1.5", "whole number"),
-        ("PREV(price, 1, 2) > 1", "takes an expression and a number", "PREV(", "PREV(price, 2)"),
+        (
+            "FINAL sum(price) > 1",
+            "FINAL is not allowed in DEFINE",
+            "FINAL sum(price)",
+            "remove FINAL",
+        ),
+        ("RUNNING PREV(price) > 1", "unexpected RUNNING", "RUNNING", "precede FIRST"),
+        ("PREV(price, -1) > 1", "an integer literal, not -1", "-1", "PREV(price, 2)"),
+        ("LAST(price, qty) > 1", "an integer literal, not qty", "qty", "LAST(price, 2)"),
+        ("PREV(price, 1.5) > 1", "an integer literal, not 1.5", "1.5", "number of rows"),
+        ("PREV(price, 1, 2) > 1", "takes an expression and an offset", "PREV(", "PREV(price, 2)"),
         ("PREV() > 1", "PREV takes an expression", "PREV()", "PREV(price)"),
         ("CLASSIFIER(a, b) = 'a'", "at most one variable", "CLASSIFIER(", "CLASSIFIER(a)"),
-        ("MATCH_NUMBER(a) = 1", "MATCH_NUMBER takes nothing", "MATCH_", "MATCH_NUMBER()"),
+        ("MATCH_NUMBER(a) = 1", "MATCH_NUMBER takes no arguments", "MATCH_", "MATCH_NUMBER()"),
         ("max_by(price) = 1", "MAX_BY takes 2 expressions", "max_by(price)", None),
         # what the engine and Spark cannot do
         (
@@ -62,16 +82,31 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
             "name LIKE",
             "and around those of",
         ),
-        ("collect_list(price) = 1", "collect_list has no place in DEFINE", "collect_", "count_if"),
-        ("percentile(price, 0.5) > 1", "percentile() is an aggregate", "percentile", "count_if"),
-        ("sum(name) > 1", "sum does not take STRING", "sum(name)", "a number"),
-        ("rand() > 0.5", "gives another value each time", "rand", "before matching"),
-        ("price > (SELECT 1)", "a subquery has no place", "(SELECT", "join the other table"),
-        ("sum(price) OVER () > 1", "a window function has no place", "sum(price)", "PREV, NEXT"),
+        (
+            "collect_list(price) = 1",
+            "collect_list() is not supported in DEFINE",
+            "collect_",
+            "count_if",
+        ),
+        (
+            "percentile(price, 0.5) > 1",
+            "the aggregate percentile() is not supported",
+            "percentile",
+            "count_if",
+        ),
+        ("sum(name) > 1", "sum() does not take STRING", "sum(name)", "a number"),
+        ("rand() > 0.5", "is not deterministic", "rand", "before matching"),
+        ("price > (SELECT 1)", "subqueries are not supported", "(SELECT", "join the other table"),
+        (
+            "sum(price) OVER () > 1",
+            "window functions are not supported",
+            "sum(price)",
+            "PREV, NEXT",
+        ),
         ("LAST(price) IGNORE NULLS > 1", "FILTER and IGNORE NULLS", "LAST(price)", "PREV, NEXT"),
         ("price", "must be TRUE or FALSE, but price is DOUBLE", "price", "compare it"),
         ("name - 1 > PREV(qty)", "cannot type `name` - 1", "name - 1", None),
-        ("price <", "something is missing beside '<'", "<", "price < PREV(price)"),
+        ("price <", "an operand is missing next to '<'", "<", "price < PREV(price)"),
     ],
 )
 def test_a_wrong_condition_is_refused_where_it_stands(
@@ -87,15 +122,33 @@ def test_a_wrong_condition_is_refused_where_it_stands(
 @pytest.mark.parametrize(
     ("define", "subset", "message", "at", "hint"),
     [
-        ({"x": "TRUE"}, {}, "DEFINE names x, which the pattern does not have", "x", "add it"),
-        ({"bb": "TRUE"}, {}, "DEFINE names bb", "bb", "did you mean b?"),
-        ({"u": "TRUE"}, {"u": ["a"]}, "DEFINE names u, a subset", "u", "made of"),
-        ({"b": "TRUE", "B": "TRUE"}, {}, "DEFINE names B twice", "B", "AND"),
-        ({}, {"u": ["a", "x"]}, "the subset u names x, which the pattern", "x", "a, b, c"),
-        ({}, {"u": []}, "the subset u is empty", "u", "name variables"),
+        (
+            {"x": "TRUE"},
+            {},
+            "DEFINE defines x, which is not a variable of the pattern",
+            "x",
+            "add it",
+        ),
+        ({"bb": "TRUE"}, {}, "DEFINE defines bb", "bb", "did you mean b?"),
+        (
+            {"u": "TRUE"},
+            {"u": ["a"]},
+            "DEFINE defines u, which is a subset",
+            "u",
+            "define its variables",
+        ),
+        ({"b": "TRUE", "B": "TRUE"}, {}, "DEFINE defines B twice", "B", "AND"),
+        ({}, {"u": ["a", "x"]}, "the subset u contains x, which is not a variable", "x", "a, b, c"),
+        ({}, {"u": []}, "the subset u is empty", "u", "write its variables"),
         ({}, {"A": ["b"]}, "the subset A has the name of a variable", "A", "another name"),
-        ({}, {"u": ["a"], "U": ["b"]}, "the subset U is there twice", "U", "drop one"),
-        ({}, {"u": ["v", "a"], "v": ["b"]}, "the subset u names v, which is a", "v", "those of v"),
+        ({}, {"u": ["a"], "U": ["b"]}, "the subset U is defined twice", "U", "remove one"),
+        (
+            {},
+            {"u": ["v", "a"], "v": ["b"]},
+            "the subset u contains the subset v",
+            "v",
+            "the variables of v",
+        ),
     ],
 )
 def test_names_that_mean_nothing_are_refused(
@@ -110,8 +163,8 @@ def test_names_that_mean_nothing_are_refused(
 def test_subsets_that_name_each_other_are_refused() -> None:
     found = problems("a", subset={"u": ["v"], "v": ["u"]})
     assert [each["message"] for each in found] == [
-        "the subset u names v, which is a subset",
-        "the subset v names u, which is a subset",
+        "the subset u contains the subset v",
+        "the subset v contains the subset u",
     ]
 
 
@@ -120,13 +173,23 @@ def test_subsets_that_name_each_other_are_refused() -> None:
     [
         ({"after_match": "SKIP TO x"}, "after_match names x", "x", "a, b, c"),
         ({"after_match": "SKIP TO FIRST bb"}, "after_match names bb", "bb", "did you mean b?"),
-        ({"after_match": "SKIP"}, "after_match cannot be read", "SKIP", "SKIP TO NEXT ROW"),
+        (
+            {"after_match": "SKIP"},
+            "after_match is not a valid SKIP clause",
+            "SKIP",
+            "SKIP TO NEXT ROW",
+        ),
         ({"measures": {"m": "price, qty"}}, "not a Spark SQL expression", ", qty", "in SELECT"),
-        ({"measures": {"m": "sum(sum(price))"}}, "no aggregate", "sum(price)", "nested"),
-        ({"measures": {"m": "FINAL price"}}, "not a Spark SQL", "price", "in front of FIRST"),
-        ({"measures": {"m": "FINAL CLASSIFIER()"}}, "FINAL has no place here", "FINAL", "FIRST"),
-        ({"measures": {"m": "explode(tags)"}}, "several rows of one", "explode", "exists"),
-        ({"measures": {"m": "1", "M": "2"}}, "the measure M is there twice", "M", "another"),
+        (
+            {"measures": {"m": "sum(sum(price))"}},
+            "cannot contain the aggregate",
+            "sum(price)",
+            "nested",
+        ),
+        ({"measures": {"m": "FINAL price"}}, "not a Spark SQL", "price", "precede FIRST"),
+        ({"measures": {"m": "FINAL CLASSIFIER()"}}, "unexpected FINAL", "FINAL", "FIRST"),
+        ({"measures": {"m": "explode(tags)"}}, "returns several rows", "explode", "exists"),
+        ({"measures": {"m": "1", "M": "2"}}, "the measure M is defined twice", "M", "another"),
         ({"measures": {"m": "b.price - name - 1"}}, "the measure m: cannot type", "b.price", None),
         ({"order_by": "nope"}, "order_by: the input has no column nope", "nope", "its columns"),
         ({"partition_by": "nope"}, "partition_by: the input has no", "nope", "its columns"),
@@ -152,7 +215,7 @@ def test_a_window_needs_an_ascending_event_time() -> None:
     pattern = row_pattern("a b").within("1 hour")
     assert "order_by is missing" in problems(pattern, order_by=None)[0]["message"]
     assert "must be ascending" in problems(pattern, order_by="ts DESC")[0]["message"]
-    assert "STRING is none" in problems(pattern, order_by="name")[0]["message"]
+    assert "cannot be STRING" in problems(pattern, order_by="name")[0]["message"]
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -168,4 +168,4 @@ def test_columns_are_read_as_in_a_classic_session(found: dict[str, object]) -> N
     assert found["directed"]
     assert found["literal"]
     assert "must be ascending" in str(found["descends"])
-    assert "another value each time" in str(found["chance"])
+    assert "is not deterministic" in str(found["chance"])

@@ -82,8 +82,8 @@ def test_the_plan_says_why_it_was_taken(
     assert (plan.to_dict()["plan"], plan.to_dict()["rung"]) == ("gaps", "gaps")
     text = str(plan)
     assert "gaps r → b → m" in text
-    assert "r, b and m are joined by ranges, and the rows that z may take need no look" in text
-    assert "walk: goes through all rows of a gap" in text
+    assert "r, b and m are joined by ranges; the rows of z are skipped" in text
+    assert "walk: scans all rows of a gap" in text
     found.explain()
     assert "match_pattern[rows by gaps r z* b z* m, one  #" in capsys.readouterr().out
     assert cep.plan_of(matched(reports, "walk")).to_dict()["reason"] == "forced by plan="

@@ -108,7 +108,7 @@ def test_selectivities_alone_leave_the_sample_on(df: DataFrame) -> None:
     matches = cep.match_pattern(df, PAIR, order_by="t", statistics=statistics)
     reason = cep.plan_of(matches).to_dict()["reason"]
     assert "the input's 2 rows" in reason
-    assert "no condition between a and b: their selectivity is not used" in reason
+    assert "no condition between a and b, so their selectivity is unused" in reason
 
 
 @pytest.mark.parametrize("failing", ["CAST('x' || t AS INT)", "java"])
@@ -156,5 +156,5 @@ def test_a_column_that_compares_with_the_name_of_a_function_is_no_call(df: DataF
     pattern = seq(event("a", F.col("kind") != "rand()"), event("b", "kind = 'B'"))
     assert cep.match_pattern(df, pattern, order_by="t").count() == 1
     left_to_chance = seq(event("a", (F.rand() > 0.5) & (F.col("kind") == "it's")), "b")
-    with pytest.raises(cep.PatternError, match="another value each time"):
+    with pytest.raises(cep.PatternError, match="is not deterministic"):
         cep.match_pattern(df, left_to_chance, order_by="t")

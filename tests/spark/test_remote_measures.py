@@ -134,10 +134,10 @@ def test_metrics_and_explain_tell_of_the_lookups(
         ("remote('limits', b.org)", "of type array", "first\\(b.org\\)"),
         (
             "transform(b.org, o -> remote('limits', o))",
-            "the key of 'limits' is o of a lambda",
+            "the key of 'limits' depends on the lambda argument o",
             "first\\(b.org\\)",
         ),
-        ("remote('limits', remote('limits', a.org))", "is itself looked up", "join it"),
+        ("remote('limits', remote('limits', a.org))", "contains a call of remote", "join one"),
         ("remote('limits', a.organ)", "the input has no column organ", "org"),
         ("remote('limits', a.org).most", "most", None),
     ],

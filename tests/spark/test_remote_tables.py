@@ -178,11 +178,11 @@ def test_a_table_stands_beside_a_stream(spark: SparkSession, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("remote('l', array(a.org)).max = 1", "and its column org is STRING"),
+        ("remote('l', array(a.org)).max = 1", "but its key column org is STRING"),
         ("remote('l', a.org).mx > 1", "mx"),
         ("remote('l', a.org) > 1", "remote('l', ...) > 1"),
         ("a.loc IN remote('l', a.org).region", "array_contains(remote('l', ...).region, loc)"),
-        ("remote('l', a.org, a.loc) IS NULL", "the key of 'l' has 1 part, org"),
+        ("remote('l', a.org, a.loc) IS NULL", "the key of 'l' has 1 part (org)"),
         ("remote('k', a.org) > 1", "there is no remote source 'k'"),
     ],
 )

@@ -49,7 +49,7 @@ def refusal(clause: str) -> dict[str, Any]:
         ("ORDER BY nope PATTERN (a)", "ORDER BY: the input has no column nope", "nope"),
         ("ORDER BY ts NULLS PATTERN (a)", "write ORDER BY ts, or ORDER BY ts, id DESC", "NULLS"),
         ("PARTITION BY nope PATTERN (a)", "PARTITION BY: the input has no column", "nope"),
-        ("AFTER MATCH SKIP PAST ROW PATTERN (a)", "AFTER MATCH SKIP cannot be read", "SKIP"),
+        ("AFTER MATCH SKIP PAST ROW PATTERN (a)", "not a valid AFTER MATCH SKIP", "SKIP"),
         ("AFTER MATCH SKIP TO x PATTERN (a)", "AFTER MATCH SKIP names x", "x PATTERN"),
         (
             "ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (a {- a -})",
@@ -58,7 +58,11 @@ def refusal(clause: str) -> dict[str, Any]:
         ),
         ("ORDER BY ts PATTERN (a) WITHIN 5", "write INTERVAL '5' SECONDS", "5)"),
         ("ORDER BY ts PATTERN (a) WITHIN INTERVAL 2 MONTH", "INTERVAL '30' DAYS", "INTERVAL"),
-        ("ORDER BY qty PATTERN (a) WITHIN 5 MINUTES", "as a number: WITHIN 10", "5 MIN"),
+        (
+            "ORDER BY qty PATTERN (a) WITHIN 5 MINUTES",
+            "in the unit of the column: WITHIN 10",
+            "5 MIN",
+        ),
         ("MEASURES 1 AS x PATTERN (a) WITHIN 5", "ORDER BY is missing", "MATCH_REC"),
         ("PATTERN (a) DEFINE a AS rand() > 0", "FROM (SELECT *, rand() AS x FROM t)", "rand"),
         ("PATTERN (a)) /*+ plan('eager') */", "write plan('walk'), from", "plan('eager')"),
