@@ -151,6 +151,19 @@ def test_what_a_worker_imports_stays_light(module: str) -> None:
     assert not loaded & {"pyspark.sql", "sqlglot", "numba", "spark_cep.api"}
 
 
+def test_each_engine_loads_without_the_other_and_without_numba() -> None:
+    events = loaded_after(
+        "import spark_cep.udfs.execution.trigger, spark_cep.udfs.execution.event_engine"
+    )
+    rows = loaded_after("import spark_cep.udfs.execution.row_engine")
+    assert not any(each.startswith("spark_cep.udfs.rows") for each in events)
+    assert not any(each.startswith("spark_cep.udfs.planning") for each in rows)
+    # Only patterns with remote sources or shedding need these.
+    rare = ("spark_cep.udfs.remotes.lookup", "spark_cep.udfs.shedding")
+    assert not any(each.startswith(rare) for each in events)
+    assert "numba" not in events | rows
+
+
 @pytest.mark.parametrize(
     "statements",
     [

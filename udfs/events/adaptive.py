@@ -1,10 +1,9 @@
-"""The detection-adaptation loop over the chunks of a bucket: look, plan, match, learn.
+"""The detection-adaptation loop over the chunks of a bucket: count, plan, match, measure.
 
-Before each chunk its own events are counted, so rates are those of what comes; selectivities are
-those of what was matched before. If they give a reason, the plan is made anew. No match is lost
-or found twice: a match is given in the advance that decides its latest row, and every advance
-finds all matches that end in it, whatever the plan was before; what a plan keeps beside the
-events is found anew from them when the plan changes.
+Before each chunk its own events are counted, so rates are those of the chunk itself; selectivities
+are those of earlier chunks. If they give a reason, a new plan is made. No match is lost or found
+twice: every advance gives the matches that it decides, whatever the plan was before, and a new
+plan finds the partial matches that it keeps from the events in the state.
 """
 
 from __future__ import annotations
@@ -45,29 +44,21 @@ if TYPE_CHECKING:
     from spark_cep.udfs.remotes.lookup import Lookup
 
 
-# --------------------------------------------------------------------------------------------------
-# Cutting a bucket into the advances between which a plan may change.
-#
-# By time, at the same times for all keys, where rates change enough that another plan may be best:
-# the whole bucket is there, so that is seen before anything is matched. Where they hold still,
-# chunks double in size: what conditions keep is learnt early, and a long bucket costs few advances.
-# Every chunk is many windows long, for what lies within a window of its end is looked at twice.
-# Where time was sliced on the way here, slices are independent, and a chunk is some of them.
-# --------------------------------------------------------------------------------------------------
+# ---- cutting a bucket into chunks --------------------------------------------------------------
 
 
-# An advance costs about 2 ms whatever it holds, a tenth of what this many rows take.
+# An advance has a fixed cost of about 2 ms, a tenth of what this many rows take.
 CHUNK_ROWS = 1 << 18
 # Where rates change, a chunk may be smaller: the wrong plan costs more than an advance.
 MIN_CHUNK_ROWS = 1 << 12
 WINDOWS_PER_CHUNK = 16
-# The profile of a bucket: rates in so many stretches of time, and by what factor one has to leave
-# the average so far for a chunk to end there.
+# The profile of a bucket has the rates in so many stretches of time. A chunk ends where a rate
+# differs by this factor from its average so far.
 PROFILE_STRETCHES = 32
 RATE_CHANGE_FACTOR = 2.0
-# Every so many rows are counted: enough for a change by that factor, in a millisecond.
+# The profile counts about so many rows: enough to see such a change, in a millisecond.
 PROFILE_ROWS = 1 << 14
-# Counts below this vary by as much by chance.
+# Smaller counts vary by that factor by chance.
 MIN_PROFILE_EVENTS = 32
 
 Array = npt.NDArray[Any]
@@ -75,8 +66,8 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Chunk:
-    """`horizon`: the event time up to which it is complete; None: to the end of its input.
-    `fresh`: nothing of the chunks before matters. `has_changed`: its rates are not those of the
+    """`horizon`: the event time up to which the chunk is complete; None: to the end of the input.
+    `fresh`: independent of the chunks before. `has_changed`: its rates differ from those of the
     chunk before."""
 
     table: pa.Table
@@ -86,7 +77,13 @@ class Chunk:
 
 
 def cut_chunks(program: Program, table: pa.Table) -> Iterator[Chunk]:
-    """The bucket in one piece, or in several where its plan may change and there is room."""
+    """The bucket in one chunk, or in several between which its plan may change.
+
+    Chunks are cut by time, at the same times for all keys, where rates change enough that another
+    plan may be best. The whole bucket is there, so its rates are known before anything is matched.
+    Where they do not change, chunks double in size: selectivities are measured early, and a long
+    bucket costs few advances. Every chunk is many windows long, because rows within a window of
+    its end are matched twice. Time slices are independent, and a chunk consists of whole slices."""
     adapts = program.adaptation.kind != "off" and program.plan.kind in {"lazy-chain", "zstream"}
     is_any = program.strategy == "any" and program.consumption == "reuse"
     if not adapts or not is_any or table.num_rows < 2 * MIN_CHUNK_ROWS:
@@ -123,7 +120,7 @@ def _cut_by_time(program: Program, table: pa.Table) -> Iterator[Chunk]:
 
 
 def _event_times(program: Program, table: pa.Table) -> Array | None:
-    """Event times; a row without one, which the engine ignores, goes with the earliest."""
+    """Event times. A row without one, which the engine ignores, gets the earliest."""
     column = to_single_array(table.column(program.orders[0].column))
     time = column_to_numpy(column)
     if time.dtype.kind not in "if":
@@ -134,11 +131,8 @@ def _event_times(program: Program, table: pa.Table) -> Array | None:
     return np.where(known, time, time[known].min()) if known.any() else None
 
 
-# ---- where to cut ------------------------------------------------------------------------------
-
-
 def _time_cuts(program: Program, table: pa.Table, time: Array) -> list[tuple[int | float, bool]]:
-    """The event times at which chunks end, without the last, and whether rates change there."""
+    """The event times at which all chunks but the last end, and whether rates change there."""
     first, span = time.min(), np.ptp(time)
     if not span > 0 or not np.isfinite(span):
         return []
@@ -160,8 +154,8 @@ def _time_cuts(program: Program, table: pa.Table, time: Array) -> list[tuple[int
 
 
 def _profile_cuts(counts: Array, rows: Array) -> Iterator[tuple[int, bool]]:
-    """The places of the profile after which a chunk ends: where the next one differs from what
-    the chunk has so far, or where the chunk is large enough."""
+    """The stretches of the profile after which a chunk ends: where the next stretch differs from
+    the chunk so far, or where the chunk is large enough."""
     begun, most = 0, CHUNK_ROWS
     for place in range(len(rows) - 1):
         size = rows[begun : place + 1].sum()
@@ -175,7 +169,7 @@ def _profile_cuts(counts: Array, rows: Array) -> Iterator[tuple[int, bool]]:
 
 
 def _rates_differ(before: Array, after: Array) -> bool:
-    """Whether some rate has changed against the others."""
+    """Whether some rate has changed by the factor."""
     enough = np.maximum(before, after) >= MIN_PROFILE_EVENTS
     if not enough.any():
         return False
@@ -184,7 +178,7 @@ def _rates_differ(before: Array, after: Array) -> bool:
 
 
 def _doubling_ends(size: int) -> list[int]:
-    """Where chunks end that double in size."""
+    """The ends of chunks that double in size."""
     ends, most = [CHUNK_ROWS], CHUNK_ROWS
     while ends[-1] < size:
         most *= 2
@@ -204,24 +198,27 @@ def _max_chunks_by_window(program: Program, table: pa.Table, span: float) -> int
     return most
 
 
-# The share of the chain's time that a tree NFA has to stay below.
+# ---- the loop ----------------------------------------------------------------------------------
+
+
+# Another kind of plan has to be expected to take less than this share of the time.
 CLEAR_GAIN = 0.8
-# Windows looked at to see whether one plan is good everywhere: one for each of so many seconds
-# that the chunk is expected to take.
+# Windows sampled to see whether one plan is good everywhere: one for each of so many seconds that
+# the chunk is expected to take.
 SECONDS_PER_WINDOW = 5e-3
 MIN_SAMPLE_WINDOWS = 3
-# What making a plan anew takes.
-REPLANNING_SECONDS = 1e-3
 MAX_SAMPLE_WINDOWS = 8
-# What is kept is thought over again when a statistic has changed by this factor.
+# What making a new plan takes.
+REPLANNING_SECONDS = 1e-3
+# The choice of kept partial matches is repeated when a statistic has changed by this factor.
 STATISTIC_CHANGE_FACTOR = 1.25
-# Where a trigger brings more of a window than this, its rows are most of what there is to match.
+# Where a trigger brings more of a window than this, most of the rows to match are new.
 MAX_NEW_SHARE = 0.25
 
 
 class AdaptiveEngine:
-    """Runs a program over chunks; `metrics` are complete when all matches have been taken.
-    `lookups`: of the program's remote sources, in their order."""
+    """Runs a program in advances and chooses its plan before each. `metrics` are complete when all
+    matches have been taken. `lookups`: of the program's remote sources, in their order."""
 
     def __init__(self, program: Program, lookups: tuple[Lookup, ...] = ()) -> None:
         self.program = program
@@ -232,11 +229,11 @@ class AdaptiveEngine:
         self._adapter: Adapter | None = None
         self._plan = program.plan
         self._has_changed = self._is_alone = False
-        self._looked: Estimates | None = None
+        self._examined: Estimates | None = None
         self._models = branch_models(program) if self._adapts else []
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[EventAdvance, MatchSet]]:
-        """The matches of all chunks, each with the advance that has its events."""
+        """The matches of all chunks, each with the advance whose events it has."""
         state = EventState()
         for chunk in chunks:
             self._has_changed = chunk.has_changed
@@ -258,7 +255,7 @@ class AdaptiveEngine:
         return step
 
     def matches(self, step: EventAdvance) -> Iterator[MatchSet]:
-        """Its matches; when all were taken, they have been learnt from."""
+        """The matches of an advance; its selectivities are learned when all were taken."""
         started = perf_counter_ns()
         for found in step.matches:
             self.metrics.matching_us += (perf_counter_ns() - started) // 1000
@@ -266,13 +263,13 @@ class AdaptiveEngine:
             started = perf_counter_ns()
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         self.metrics.add(step.metrics)
-        looked = {lookup.remote.name: lookup.metrics.take() for lookup in self.lookups}
-        self.metrics.add(Metrics(remotes=looked))
+        lookups = {lookup.remote.name: lookup.metrics.take() for lookup in self.lookups}
+        self.metrics.add(Metrics(remotes=lookups))
         if self._adapts:
             self._observed.add({}, 0, step.metrics.conditions)
 
     def selectivities(self) -> Mapping[int, float]:
-        """What conditions were seen to keep."""
+        """The measured selectivities, by place in `Program.conditions`."""
         return self._observed.estimates().selectivities
 
     def _planned(self, matching: AdvanceContext) -> Sequence[BranchPlan]:
@@ -284,14 +281,14 @@ class AdaptiveEngine:
         if self._is_alone and shipped is not None and self._is_little(now, shipped):
             return shipped
         plan, because = self._adapted(now, self._has_changed)
-        # Where a trigger is a small part of a window, walks begin at what is new whatever the plan.
+        # Where a trigger is a small part of a window, matching begins at the new rows anyway.
         is_short = self.program.adaptation.to_hybrid and _is_short_advance(matching)
         if self.program.adaptation.to_tree and not is_short and self._is_scattered(matching, now):
-            plan, because = Plan("tree"), "what is rare changes from window to window"
+            plan, because = Plan("tree"), "the rarest variable changes from window to window"
         if is_short:
             plan, because = self._kept(matching, now, (plan, because))
         if plan != self._plan:
-            self.metrics.swaps.append(self._told(plan, because, matching))
+            self.metrics.swaps.append(self._swap(plan, because, matching))
             self._plan = plan
         self.metrics.planning_us += round((perf_counter() - started) * 1e6)
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
@@ -308,8 +305,8 @@ class AdaptiveEngine:
         return seconds < REPLANNING_SECONDS
 
     def _is_scattered(self, matching: AdvanceContext, now: Estimates) -> bool:
-        """Whether windows had better each have their own plan. Looking at one takes as long as
-        making a plan, so it is done where that is a small part of the work."""
+        """Whether each window should have its own plan. Examining a window takes as long as making
+        a plan, so it is done only where that is a small part of the work."""
         assert self._adapter is not None
         one = self._adapter.cost(now)
         count = min(MAX_SAMPLE_WINDOWS, int(one.time / SECONDS_PER_WINDOW))
@@ -325,21 +322,21 @@ class AdaptiveEngine:
         self, matching: AdvanceContext, now: Estimates, lazy: tuple[Plan, str]
     ) -> tuple[Plan, str]:
         """The plan that keeps partial matches between triggers, where that clearly pays. Finding
-        a group anew takes as long as many triggers, so what is kept stays until another way is
+        a group again takes as long as many triggers, so a group is kept until another option is
         clearly better."""
         if not keeps_partial_matches(matching):
             return lazy
-        if self._looked is not None and not _estimates_differ(self._looked, now):
+        if self._examined is not None and not _estimates_differ(self._examined, now):
             return (self._plan, "") if self._plan.kind == "hybrid" else lazy
-        self._looked = now
+        self._examined = now
         costs = self.program.costs or TYPICAL_COSTS
         share = float(np.mean(matching.status == NEW))
         found = [stream_plan_options(model, now, costs, share) for model in self._models]
         without = sum(each[0].seconds for each in found)
-        in_force = self._in_force(found)
+        present = self._present_seconds(found)
         best = [min(each, key=lambda way: way.seconds) for each in found]
         seconds = sum(way.seconds for way in best)
-        if in_force is not None and min(seconds, without) >= CLEAR_GAIN * in_force:
+        if present is not None and min(seconds, without) >= CLEAR_GAIN * present:
             return self._plan, ""
         if without < REPLANNING_SECONDS or seconds > CLEAR_GAIN * without:
             return lazy
@@ -350,8 +347,8 @@ class AdaptiveEngine:
         )
         return Plan("hybrid", tuple(way.plan for way in best)), because
 
-    def _in_force(self, found: Sequence[Sequence[StreamPlanOption]]) -> float | None:
-        """What the groups that are kept now are expected to take; None if there are none."""
+    def _present_seconds(self, found: Sequence[Sequence[StreamPlanOption]]) -> float | None:
+        """The expected time with the groups that are kept now; None if there are none."""
         if self._plan.kind != "hybrid" or self._plan.branches is None:
             return None
         seconds = 0.0
@@ -372,10 +369,12 @@ class AdaptiveEngine:
                 self._plan = self._adapter.plan
         because = "a rate has changed" if has_changed else None
         swap = self._adapter.after(now, because)
-        because = "what is rare is so everywhere again" if swap is None else swap.because
+        because = (
+            "the rarest variable is the same in all windows again" if swap is None else swap.because
+        )
         return self._adapter.plan, because
 
-    def _told(self, plan: Plan, because: str, matching: AdvanceContext) -> dict[str, str]:
+    def _swap(self, plan: Plan, because: str, matching: AdvanceContext) -> dict[str, str]:
         names = [model.names for model in self._models]
         return {
             "from": format_plan(self._plan, names),

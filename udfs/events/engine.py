@@ -1,14 +1,13 @@
-"""The one core: events in, matches that became certain out, the rest kept in a state.
+"""The incremental core of event patterns: events in, certain matches out, the rest in a state.
 
-`advance` takes new events and a horizon, the event time up to which the input is complete, and
-gives the matches that are certain by then (`context.py` says when that is). Batch is one advance
-without a horizon; streams and adaptation make several. Any split gives the same matches, and so
-does any order of arrival, as long as no row comes that a horizon has passed.
+`advance_events` takes new events and a horizon, the event time up to which the input is complete,
+and gives the matches that are certain by then (`udfs/events/context.py` says when that is). Any split
+gives the same matches, and so does any order of arrival, as long as no row comes at or before a
+horizon that has passed.
 
-The state is the events that a later match can still need, in the order in which they came, with
-two flags each. A plan with an eager group keeps the group's partial matches beside them; a plan
-that does not know them finds its own anew from the events, so a plan may change from one advance
-to the next.
+The state holds the events that a later match can still need, in the order of arrival, with two
+flags each. A plan with an eager group keeps the group's partial matches beside them. Another plan
+finds its own partial matches again from the events, so a plan may change between advances.
 """
 
 from __future__ import annotations
@@ -63,19 +62,17 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import RemoteValues
 
 
-# --------------------------------------------------------------------------------------------------
-# Consumption: going through the complete answer in order and using every event once.
-#
-# Matches are ranked by latest event, earliest event, then the order keys in pattern order; one is
-# taken when none of its events was used by a taken one. That is sequential within a key, so a
-# compiled loop walks the ranked matches; everything around it is columns.
-# --------------------------------------------------------------------------------------------------
+# ---- consumption -------------------------------------------------------------------------------
 
 
 def consume_matches(
     matching: AdvanceContext, matches: Sequence[MatchSet], used: Flags
 ) -> list[MatchSet]:
-    """The matches taken; marks their rows in `used`."""
+    """The matches that consume their events; marks their rows in `used`.
+
+    Matches are ranked by latest event, earliest event, then the order keys in pattern order. A
+    match is taken if no match taken before it has one of its events. That is sequential within a
+    key, so a compiled loop goes through the ranked matches; all else is done by columns."""
     _refuse_ties(matching)
     matches = [found for found in matches if len(found)]
     if not matches:
@@ -104,14 +101,14 @@ def _refuse_ties(matching: AdvanceContext) -> None:
         raise PatternError(
             f'consumption "consume" needs a strict order, but partition key {key!r} has rows with '
             f"equal order keys at {events.start_of(int(tied[0]))}",
-            hint="add columns to order_by that tell the rows apart",
+            hint="add columns to order_by that make the order unique",
             details={"key": key},
         )
 
 
 def _rank_matches(matching: AdvanceContext, matches: Sequence[MatchSet]) -> Positions:
-    """Match numbers in rank order. Positions follow the order keys, and without ties they say
-    everything; unfilled variables rank first, lists by their elements from the left."""
+    """Match numbers in rank order. Positions follow the order keys and without ties are equivalent
+    to them; unfilled variables rank first, lists by their elements from the left."""
     width = {
         variable: max(_column_count(found, variable) for found in matches)
         for variable in range(len(matching.program.variables))
@@ -141,7 +138,7 @@ def _pad_column(found: MatchSet, variable: int, place: int) -> Positions:
 
 
 def _concatenate_rows(matches: Sequence[MatchSet]) -> tuple[Positions, Positions]:
-    """All rows of all matches, and where each match's begin."""
+    """All rows of all matches, and where those of each match begin."""
     parts = [
         np.concatenate([r.reshape(len(found), -1) for r in found.rows.values()], axis=1)
         for found in matches
@@ -182,13 +179,17 @@ def _take_in_order(
                 used[rows[at]] = True
 
 
+# ---- one advance -------------------------------------------------------------------------------
+
+
+# Flags of a row in the state: matches that it decides were given; a match consumed it.
 GIVEN_COLUMN, USED_COLUMN = "__given", "__used"
 BranchPlanner = Callable[[AdvanceContext], "Sequence[BranchPlan]"]
 
 
 @dataclass(frozen=True)
 class EventState:
-    """`events` None: nothing was seen yet. The columns are the program's and the two flags.
+    """`events` None: no rows were seen yet. The columns are the program's and the two flags.
     `groups`: the eager groups, by branch, whose partial matches are in `kept`."""
 
     events: pa.Table | None = None
@@ -207,8 +208,8 @@ class EventState:
 
 @dataclass(frozen=True)
 class EventAdvance:
-    """`matches` is lazy where nothing depends on it: walk it once; the metrics are complete
-    then. Positions are of `events`."""
+    """`matches` is lazy unless the state depends on it. Iterate over it once; the metrics are
+    complete then. Positions are of `events`."""
 
     events: Events
     matches: Iterator[MatchSet]
@@ -226,9 +227,9 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     planner: BranchPlanner = plan_branches,
     lookups: tuple[RemoteValues, ...] = (),
 ) -> EventAdvance:
-    """Matches that the new events decide. `horizon` None: the input has ended. `planner` makes
-    the plan once the events are known. `lookups`: for the program's remote sources, in their
-    order."""
+    """Matches that become certain with the new events. `horizon` None: the input has ended.
+    `planner` makes the plan once the events are known. `lookups`: of the program's remote sources,
+    in their order."""
     metrics = Metrics()
     fresh = drop_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -252,8 +253,8 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
 
 
 class _EagerGroups:
-    """The branches of one advance, their plans, and the partial matches of their eager groups:
-    these are found before any match is asked for, as events come."""
+    """The branches of one advance, their plans, and the partial matches of their eager groups,
+    which are found before any match."""
 
     def __init__(
         self,
@@ -273,7 +274,7 @@ class _EagerGroups:
         self.matchers = [
             BranchMatcher(matching, number) for number in range(len(matching.program.branches))
         ]
-        # Where nothing comes after, a group is a join like any other.
+        # In the only advance an eager group is a join like any other.
         if (horizon is None and not state.groups) or not keeps_partial_matches(matching):
             return
         for number, plan in enumerate(self.plans):
@@ -285,7 +286,7 @@ class _EagerGroups:
                 self.prefixes[number] = extend_prefixes(self.matchers[number], plan.eager, old)
 
     def _is_kept(self, number: int, plan: BranchPlan) -> bool:
-        """Iterations of a repeated group are numbered anew in every advance."""
+        """Not with a repeated group: every advance numbers its iterations again."""
         slots = self.matching.program.branches[number].slots
         return len(plan.eager) > 1 and all(slots[slot].body is None for slot in plan.eager)
 
@@ -296,7 +297,7 @@ class _EagerGroups:
             yield from matcher.matches(plan, whole)
 
     def kept(self, stay: Flags, place: Positions) -> tuple[StoredPartials, ...]:
-        """`stay`: which positions stay in the state; `place`: their rows there."""
+        """`stay`: which positions stay in the state; `place`: their rows in it."""
         return tuple(
             rows
             for number, prefixes in self.prefixes.items()
@@ -308,8 +309,8 @@ class _EagerGroups:
 
 
 def keeps_partial_matches(matching: AdvanceContext) -> bool:
-    """Whether a plan's eager groups are kept. Not where a match hangs on its earliest row: which
-    partial matches are new is then not known from the status of their rows."""
+    """Whether the partial matches of eager groups are kept. Not where the earliest row decides a
+    match: the status of the rows then does not say which partial matches are new."""
     return matching.program.strategy == "any" and matching.deciding_row != "earliest"
 
 
@@ -320,7 +321,7 @@ def _find_matches(eager: _EagerGroups, horizon: int | float | None) -> Iterator[
     if not matching.events.size:
         return iter(())
     prefetch_candidates(matching.program, matching.events.table, matching.tally.lookups)
-    # Which starts are decided is known when all runs have gone as far as they can.
+    # Only when all runs have ended is it known which starts are decided.
     race = RunEngine(matching, window_has_passed(matching.program, matching.events, horizon))
     race.run()
     return race.matches()
@@ -334,7 +335,7 @@ def _count_matches(
     meter.metrics.condition_errors += tally.errors
 
 
-# ---- what is known, what is decided ------------------------------------------------------------
+# ---- events and their status -------------------------------------------------------------------
 
 
 def _add_flags(state: EventState, fresh: pa.Table) -> pa.Table:
@@ -347,7 +348,7 @@ def _add_flags(state: EventState, fresh: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class _HorizonSplit:
-    """The events up to the horizon, and those beyond it, which have to wait. `rows`: which of all
+    """The events up to the horizon, and those behind it, which have to wait. `rows`: which of all
     rows the events are; None: all of them."""
 
     events: Events
@@ -355,7 +356,7 @@ class _HorizonSplit:
     rows: Positions | None = None
 
     def positions(self) -> Positions:
-        """Where each of all rows lies now; those that wait lie nowhere."""
+        """The position of each row; -1 for those that wait."""
         found: Positions = np.argsort(self.events.permutation)
         if self.rows is None or self.later is None:
             return found
@@ -393,7 +394,7 @@ def _read_flag(events: Events, name: str) -> Flags:
     return flags
 
 
-# ---- what is kept ------------------------------------------------------------------------------
+# ---- the next state ----------------------------------------------------------------------------
 
 
 def _remaining_state(
@@ -404,7 +405,7 @@ def _remaining_state(
     matching = eager.matching
     events = matching.events
     stay = _rows_to_keep(matching, horizon)
-    # In the order of the table, so that rows of one arrival stay together.
+    # In the order of the table, so that rows that came together stay together.
     row_stays = np.zeros(events.size, dtype=np.bool_)
     row_stays[events.permutation] = stay
     rows = np.flatnonzero(row_stays)
@@ -434,7 +435,7 @@ def _rows_to_keep(matching: AdvanceContext, horizon: int | float) -> Flags:
 
 
 def _rows_from_open_starts(matching: AdvanceContext) -> Flags:
-    """Rows of each partition from the first start on whose runs have not all ended."""
+    """The rows of each partition from its first start on that has a run which has not ended."""
     partition = matching.events.partition.start
     waiting = np.flatnonzero(matching.status == AHEAD)
     begins, first = np.unique(partition[waiting], return_index=True)
@@ -444,9 +445,6 @@ def _rows_from_open_starts(matching: AdvanceContext) -> Flags:
     from_here = waiting[first][place]
     rows = np.arange(len(partition))
     return np.asarray((begins[place] == partition) & (rows >= from_here), dtype=np.bool_)
-
-
-# ---- consumption -------------------------------------------------------------------------------
 
 
 def _consume_in_order(
