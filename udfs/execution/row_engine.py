@@ -146,8 +146,10 @@ class RowEngine:
     def _check_rows(self, state: RowState) -> None:
         """Without WITHIN a stream keeps as many rows as the user allows."""
         allowed = self._program.limits.rows
+        if allowed is None or not state.partitions.num_rows:
+            return
         sizes = state.partitions.column("size").to_numpy()
-        if allowed is None or not len(sizes) or sizes.max() <= allowed:
+        if sizes.max() <= allowed:
             return
         assert state.rows is not None
         most = int(sizes.argmax())

@@ -56,6 +56,9 @@ PARTITION_SCHEMA: Final = pa.schema(
 )
 
 
+_NO_PARTITIONS: Final = PARTITION_SCHEMA.empty_table()
+
+
 @dataclass(frozen=True)
 class RowState:
     """What an advance leaves for the next: of each partition the rows that can still be read, and
@@ -67,7 +70,7 @@ class RowState:
     the program by a fingerprint, so the state of another pattern is refused instead of misread."""
 
     rows: pa.Table | None = None
-    partitions: pa.Table = field(default_factory=PARTITION_SCHEMA.empty_table)
+    partitions: pa.Table = field(default_factory=lambda: _NO_PARTITIONS)
     horizon: int | float | None = None
 
     @property
@@ -246,9 +249,9 @@ def restore_progress(state: RowState, table: RowTable, *, is_open: bool) -> Sear
     """How far the searches are in a table whose first rows are the state's. The rows that came
     since are later: all before them were behind the state's horizon."""
     progress = SearchProgress.at_start(table, is_open=is_open)
-    old = {name: state.partitions.column(name).to_numpy() for name in PARTITION_SCHEMA.names}
-    if not len(old["size"]):
+    if not state.partitions.num_rows:
         return progress
+    old = {name: state.partitions.column(name).to_numpy() for name in PARTITION_SCHEMA.names}
     part = _partition_of(table, np.cumsum(old["size"]) - old["size"])
     progress.begin[part] = table.begins[part] + old["begin"]
     progress.covered[part] = progress.begin[part] + old["covered"]
