@@ -1,9 +1,9 @@
 """The incremental core of event patterns: events in, certain matches out, the rest in a state.
 
 `advance_events` takes new events and a horizon, the event time up to which the input is complete,
-and gives the matches that are certain by then (`udfs/events/context.py` says when that is). Any split
-gives the same matches, and so does any order of arrival, as long as no row comes at or before a
-horizon that has passed.
+and gives the matches that are certain by then (`udfs/events/context.py` says when that is). Any
+split gives the same matches, and so does any order of arrival, as long as no row comes at or
+before a horizon that has passed.
 
 The state holds the events that a later match can still need, in the order of arrival, with two
 flags each. A plan with an eager group keeps the group's partial matches beside them. Another plan
