@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.postponement import GrowthRates, useful_postponements
+from benchmarks.prefetch_timing import MissHistory, choose_lookahead, estimate_arrival
 from spark_cep.udfs.remote_spec import Caching
 from spark_cep.udfs.remotes.cache import (
     UTILITY_WINDOW,
@@ -26,8 +28,6 @@ from spark_cep.udfs.remotes.cache import (
     overall_utility,
     urgent_utility,
 )
-from spark_cep.udfs.remotes.postponing import GrowthRates, useful_postponements
-from spark_cep.udfs.remotes.timing import MissHistory, choose_lookahead, estimate_arrival
 
 if TYPE_CHECKING:
     from benchmarks.remote_source import Setting

@@ -128,8 +128,8 @@ def _matched(prepared: Prepared, lookups: tuple[Lookup, ...]) -> int:
 
 def work(fetch: Callable[..., Any], size: Size) -> Work:
     columns = ticks(size.rows)
-    patience = FetchPolicy(batch=BATCH)
-    source = RemoteSpec("limits", fetch, (pa.int64(),), pa.float64(), patience=patience)
+    fetch_policy = FetchPolicy(batch=BATCH)
+    source = RemoteSpec("limits", fetch, (pa.int64(),), pa.float64(), fetch_policy=fetch_policy)
     joined = prepare(pattern("a.cap"), columns, partition_by=["symbol"])
     asked = prepare(pattern(REMOTE), columns, partition_by=["symbol"], remotes={"limits": source})
     return Work(_planned(joined), _planned(asked))

@@ -26,17 +26,18 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.programs import Prepared, chain, prepare
-from spark_cep.udfs.events.state import fingerprint_program
+from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.execution import state
 from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput
 from spark_cep.udfs.execution.packing import from_blob, to_blob
-from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import Adaptation, Plan, Program
 from spark_cep.udfs.shedding.pace import SPARK_SECONDS, note_arrival
 from spark_cep.udfs.shedding.shedder import forget_shedders, get_shedder
 from spark_cep.udfs.shedding.utility import StreamSheddingSpec
+from tests.memory_store import InMemoryStore
 
 if TYPE_CHECKING:
     from benchmarks.shed_queries import Query
@@ -92,7 +93,7 @@ class Work:
             program,
             output,
             schema,
-            make_identity(fingerprint_program(program), schema, 1),
+            make_identity(fingerprint(event_program(program)), schema, 1),
             token,
             shed,
         )

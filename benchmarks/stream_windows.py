@@ -21,15 +21,16 @@ import pyarrow as pa
 from benchmarks.programs import Prepared, prepare
 from benchmarks.reporting import Claim, table
 from spark_cep import event, seq
+from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.events.state import fingerprint_program
 from spark_cep.udfs.execution.job import StreamJob, TriggerInput
 from spark_cep.udfs.execution.packing import from_blob, to_blob
-from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.program import Adaptation, BranchPlan, Plan
+from tests.memory_store import InMemoryStore
 
 if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
@@ -163,7 +164,11 @@ def _job(prepared: Prepared, plan: Plan, adaptation: Adaptation, token: str) -> 
     time_column, schema = program.orders[0].column, prepared.table.schema
     output = EventOutput("all", time_column, row=(Field(time_column, "t"),))
     return StreamJob(
-        program, output, schema, make_identity(fingerprint_program(program), schema, 1), token
+        program,
+        output,
+        schema,
+        make_identity(fingerprint(event_program(program)), schema, 1),
+        token,
     )
 
 

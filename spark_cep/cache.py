@@ -1,12 +1,10 @@
-"""What is kept of remote data in a worker: the policies a user may ask for, with their sizes.
+"""`cep.cache`: what a worker process keeps of a remote source, for the `cache` of `cep.Remote`.
 
-A policy decides how often something is fetched again, never the answer. `cache="auto"` leaves the
-choice to `remotes/choice.py`, which knows how the pattern selects its rows.
+A policy decides how often a value is fetched again, never the answer. `cache="auto"` leaves the
+choice to `spark_cep/remotes/sources.py`, which knows how the pattern selects its rows.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from spark_cep.adapt import is_number
 from spark_cep.errors import PatternError
@@ -17,59 +15,85 @@ __all__ = ["cost_based", "lru"]
 
 
 def lru(size: str | int = "64 MB") -> Caching:
-    """What was not asked for longest makes room.
+    """A cache that evicts the least recently used values.
 
-    `size` is text with a unit, or a number of bytes. As in Spark's settings units are powers of
-    1024, in any spelling: "64 MB", "64 MiB", "64m".
+    Args:
+        size: how much each worker process keeps of the source: text with a unit, or a number of
+            bytes. As in Spark's settings, units are powers of 1024 in any spelling: "64 MB",
+            "64 MiB", "64m".
 
-    >>> lru("1 MB").capacity
-    1048576
+    Returns:
+        The value for `cache=` of `cep.Remote.fetch` and its siblings.
+
+    Raises:
+        PatternError: if `size` is not a size above 0.
+
+    Example:
+        >>> lru("1 MB").capacity
+        1048576
     """
-    return Caching("lru", capacity=_bytes(size))
+    return Caching("lru", capacity=_check_bytes(size))
 
 
 def cost_based(
     size: str | int = "64 MB", *, fetch_weight: float = 0.7, cache_weight: float = 0.5
 ) -> Caching:
-    """What the partial matches need least for its size makes room. `size` as in `lru`.
+    """A cache that evicts the values with the least utility for their size.
 
-    The weights are shares of what is needed now, against what will be: `fetch_weight` where it is
-    decided what to fetch ahead, `cache_weight` where what to keep.
+    The utility of a value is how many partial matches need it now and how many are expected to
+    need it, weighted by the latency of the source (EIRES, Equations 3 to 5).
+
+    Args:
+        size: as in `lru`.
+        fetch_weight: the weight of the current need against the expected need, from 0 to 1, when
+            keys to prefetch are chosen.
+        cache_weight: the same when values to keep are chosen.
+
+    Returns:
+        The value for `cache=` of `cep.Remote.fetch` and its siblings.
+
+    Raises:
+        PatternError: if `size` is not a size above 0, or a weight is not between 0 and 1.
+
+    Example:
+        >>> cost_based("1 MB", cache_weight=0.8).cache_weight
+        0.8
     """
     return Caching(
         "cost",
-        _bytes(size),
-        _share("fetch_weight", fetch_weight),
-        _share("cache_weight", cache_weight),
+        _check_bytes(size),
+        _check_weight("fetch_weight", fetch_weight),
+        _check_weight("cache_weight", cache_weight),
     )
 
 
-def caching(value: object) -> Caching | None:
-    """What `cache=` takes; None for "auto"."""
+def check_cache(value: object) -> Caching | None:
+    """The value of `cache=`; None for "auto"."""
     if isinstance(value, Caching):
         return value
     if value == "auto":
         return None
     raise PatternError(
-        f"{value!r} is no cache",
-        hint='cache is "auto", cep.cache.lru("64 MB") or cep.cache.cost_based("64 MB")',
+        f"{value!r} is not a cache",
+        hint='use "auto", cep.cache.lru("64 MB") or cep.cache.cost_based("64 MB")',
     )
 
 
-def _bytes(size: object) -> int:
-    found = byte_size(size) if isinstance(size, str) else size
-    if isinstance(found, int) and not isinstance(found, bool) and found > 0:
-        return found
+def _check_bytes(size: object) -> int:
+    number = byte_size(size) if isinstance(size, str) else size
+    if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+        return number
     raise PatternError(
-        f"{size!r} is no size of a cache",
+        f"{size!r} is not a cache size",
         hint='write a size above 0 with its unit, "64 MB", "512 KB" or "1 GB" (MB and MiB are '
         "both 1024 * 1024 bytes, as in Spark), or a number of bytes",
     )
 
 
-def _share(name: str, value: Any) -> float:
+def _check_weight(name: str, value: float) -> float:
     if is_number(value) and 0 <= float(value) <= 1:
         return float(value)
     raise PatternError(
-        f"{name} is {value!r}", hint="a weight is a share: 0.7 is 70 % for what is needed now"
+        f"{name} is {value!r}",
+        hint=f"a weight is a number from 0 to 1: {name}=0.7 gives the current need 70 %",
     )

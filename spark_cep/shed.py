@@ -1,4 +1,8 @@
-"""`cep.Shed`: how much may be dropped, and by what."""
+"""`cep.Shed`: how many rows a query may drop, and which.
+
+Always holds: what is wrong with it in itself raises a PlanError when it is made. Whether a pattern
+allows shedding is checked before any job.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +27,41 @@ POLICIES: tuple[SheddingPolicy, ...] = ("utility", "random", "frequency")
 _EXAMPLE = (
     'shed=cep.Shed(keep=0.3), cep.Shed(latency="1.5 seconds") or cep.Shed(rows_per_second=1e5)'
 )
-# The paper's beta.
+# The safety factor beta of DARLING.
 SAFETY = 0.8
 
 
 @public
 @dataclass(frozen=True, kw_only=True)
 class Shed:
-    """What a query may lose to be in time. One of the first three:
+    """Load shedding: drops rows so that a query finishes in time, and loses few matches by it.
 
-    `keep`: this share of the rows that may be dropped stays. `latency`: of a stream, what a
-    trigger may take; of a batch, what its matching may take. `rows_per_second`: so many of these
-    rows stay for each second between two triggers; of a batch, for each second of event time.
+    Pass it as `shed=` to `match_pattern`, with exactly one of `keep`, `latency` and
+    `rows_per_second`. Shedding only takes matches away; every match in the answer is a match
+    without shedding, too. Rows that a NOT could need are never dropped, and count for no bound.
 
-    `history`: past rows of a stream, with its columns; what rows are worth is then known before
-    the first one comes, and `keep` is done by Spark, before the shuffle.
+    Args:
+        keep: the share of the rows to keep, from 0 to 1.
+        latency: how long a trigger may take on a stream, and how long matching may take in a
+            batch: text such as "1.5 seconds", or a timedelta.
+        rows_per_second: how many rows to keep for each second between two triggers on a stream,
+            and for each second of event time in a batch.
+        history: past rows of a stream, with its columns. The utility of rows is then known before
+            the first trigger, and Spark applies `keep` before the shuffle.
+        policy: "utility" drops the rows that are least likely to be in a match, and divides the
+            quota among the kinds of rows by the load that they cause (DARLING). "random" and
+            "frequency" are baselines: they drop any rows, or any rows of the most frequent kinds.
+        safety: the part of `latency` that shedding plans with.
+        seed: decides which of the rows of equal utility are dropped.
 
-    `policy`: "utility" drops rows with the least chance to be in a match, and shares the quota out
-    by the work that each kind of row makes. "random" and "frequency" are there to compare with:
-    any rows, or any rows of the most frequent kinds first. `safety`: the part of `latency` that is
-    planned with. `seed`: another one drops others where rows are worth the same.
+    Raises:
+        PlanError: if not exactly one bound is given, or an argument is wrong.
+
+    Example:
+        >>> Shed(keep=0.3).keep
+        0.3
+        >>> Shed(latency="1.5 seconds", policy="random").latency_seconds()
+        1.5
     """
 
     keep: float | None = None
@@ -56,18 +75,18 @@ class Shed:
     def __post_init__(self) -> None:
         given = [n for n in ("keep", "latency", "rows_per_second") if getattr(self, n) is not None]
         if len(given) != 1:
-            said = " and ".join(given) or "nothing"
+            names = " and ".join(given) or "none"
             raise PlanError(
-                f"cep.Shed takes one of keep, latency and rows_per_second, not {said}",
+                f"cep.Shed takes one of keep, latency and rows_per_second, not {names}",
                 hint=_EXAMPLE,
             )
         if self.policy not in POLICIES:
             known = ", ".join(f'"{each}"' for each in POLICIES)
-            raise PlanError(f"{self.policy!r} is no policy", hint=f"policies are {known}")
+            raise PlanError(f"policy is {self.policy!r}", hint=f"use one of {known}")
         is_whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
         if not is_whole or not -(2**63) <= self.seed < 2**63:
             raise PlanError(
-                f"the seed is {self.seed!r}", hint="a seed is a whole number of 64 bits: seed=7"
+                f"seed is {self.seed!r}", hint="seed must be a whole number of 64 bits: seed=7"
             )
         _check_share("safety", self.safety)
         if self.keep is not None:
@@ -75,7 +94,7 @@ class Shed:
         if self.rows_per_second is not None and not _is_positive(self.rows_per_second):
             raise PlanError(
                 f"rows_per_second is {self.rows_per_second!r}",
-                hint="a number above 0: cep.Shed(rows_per_second=100_000)",
+                hint="use a number above 0: cep.Shed(rows_per_second=100_000)",
             )
         if self.latency is not None:
             self.latency_seconds()
@@ -86,30 +105,36 @@ class Shed:
             return
         has = hasattr(self.history, "isStreaming") and hasattr(self.history, "sparkSession")
         if not has or self.history.isStreaming:
-            what = "a stream" if has else f"no DataFrame but {type(self.history).__name__}"
+            what = "a stream" if has else f"of type {type(self.history).__name__}"
             raise PlanError(
-                f"history is {what}",
-                hint="give past rows, as history=spark.read.parquet(...)",
+                f"history must be a batch DataFrame, and is {what}",
+                hint="give past rows of the stream: history=spark.read.parquet(...)",
             )
 
     def latency_seconds(self) -> float | None:
-        """The latency as a number."""
+        """`latency` in seconds.
+
+        Example:
+            >>> Shed(latency="1.5 seconds", policy="random").latency_seconds()
+            1.5
+        """
         if self.latency is None:
             return None
-        hint = 'a duration as text or a timedelta: cep.Shed(latency="1.5 seconds")'
+        hint = 'give a duration as text or a timedelta: cep.Shed(latency="1.5 seconds")'
         try:
             found = float(parse_duration_us(self.latency)) / 1e6
         except PatternError:
-            raise PlanError(f"latency {self.latency!r} is no duration", hint=hint) from None
+            raise PlanError(f"latency {self.latency!r} is not a duration", hint=hint) from None
         if not 0 < found < inf:
             raise PlanError(f"latency {self.latency!r} is not above 0", hint=hint)
         return found
 
     def asked(self) -> str:
-        """What is asked, in words.
+        """The bound in words.
 
-        >>> Shed(keep=0.3).asked(), Shed(latency="1.5 seconds", policy="random").asked()
-        ('keep 30%', 'latency 1.5 seconds')
+        Example:
+            >>> Shed(keep=0.3).asked(), Shed(latency="1.5 seconds", policy="random").asked()
+            ('keep 30%', 'latency 1.5 seconds')
         """
         if self.keep is not None:
             return f"keep {100 * self.keep:g}%"
@@ -119,46 +144,49 @@ class Shed:
 
 
 def check_shed(shed: object) -> Shed | None:
-    """What `shed=` takes."""
+    """The value of `shed=`."""
     if shed is None or isinstance(shed, Shed):
         return shed
     raise PlanError(f"shed takes cep.Shed, not {type(shed).__name__}", hint=_EXAMPLE)
 
 
 def check_can_shed(compiled: CompiledPattern) -> None:
-    """Where a dropped row could make a match that is none, or where nothing bounds what a row is
-    needed for, nothing is shed."""
+    """Refuses patterns for which a dropped row could create a match, and patterns without a time
+    window, for which no row ever becomes unnecessary."""
     if compiled.strategy != "any":
         names = {"next": "skip till next match", "strict": "strict"}
         raise PlanError(
-            f"shed= does not go with the strategy {names[compiled.strategy]!r}: without a row, a "
-            "run would take another one and give matches that there are none of",
+            f"shed= cannot be used with the strategy {names[compiled.strategy]!r}: where a row is "
+            "dropped, the next one would take its place, in a match that does not exist",
             hint='use .strategy("skip till any match"), or leave shed= out',
         )
     if compiled.consumption != "reuse":
         raise PlanError(
-            "shed= does not go with consumption 'consume': a match that is lost frees events "
-            "for matches that there are none of",
+            "shed= cannot be used with consumption 'consume': a lost match would leave its events "
+            "to matches that do not exist",
             hint='use .consumption("reuse"), or leave shed= out',
         )
     if compiled.window is None or compiled.window.kind != "time":
         has = "no window" if compiled.window is None else "a window that counts events"
         raise PlanError(
             f"shed= needs a window in time, and the pattern has {has}",
-            hint='add .within("10 minutes"), in the unit of the event time',
+            hint='add a window: .within("10 minutes")',
         )
 
 
 def check_history(df: DataFrame, history: DataFrame) -> None:
-    """A history has the columns of its stream."""
+    """Refuses a history that lacks columns of its stream."""
     if not df.isStreaming:
         raise PlanError(
-            "history= is for streams: a batch is looked at itself", hint="leave history= out"
+            "history= is for streams: in a batch, the rows themselves are sampled",
+            hint="leave history= out",
         )
     for field in df.schema:
         found = next((each for each in history.schema if each.name == field.name), None)
         if found is None or found.dataType != field.dataType:
-            has = "does not have it" if found is None else f"has {found.dataType.simpleString()}"
+            has = "has no such column"
+            if found is not None:
+                has = f"has it as {found.dataType.simpleString()}"
             raise PlanError(
                 f"the stream has a column {field.name} ({field.dataType.simpleString()}), and the "
                 f"history {has}",
@@ -169,7 +197,7 @@ def check_history(df: DataFrame, history: DataFrame) -> None:
 def _check_share(name: str, value: object, least: float | None = None) -> None:
     number = _to_number(value)
     if number is None or not (0 < number <= 1 or number == least):
-        raise PlanError(f"{name} is {value!r}", hint=f"a share between 0 and 1, as {name}=0.3")
+        raise PlanError(f"{name} is {value!r}", hint=f"use a share between 0 and 1: {name}=0.3")
 
 
 def _is_positive(value: object) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from types import ModuleType
@@ -10,11 +12,6 @@ from typing import Any
 
 import spark_cep
 from spark_cep.sql.session import sql
-
-# Their examples need a session, which tests/spark/test_doctests.py has.
-NEEDS_SPARK = frozenset(
-    {"explain", "install", "match_pattern", "metrics", "plan_of", "sql", "streaming.metrics"}
-)
 
 
 def public_objects() -> Mapping[str, Any]:
@@ -51,3 +48,16 @@ def namespace(name: str) -> dict[str, Any]:
     if inspect.isfunction(item):
         return item.__globals__
     return vars(import_module(f"spark_cep.{spark_cep._HOMES[name]}"))
+
+
+def examples(name: str, *, with_spark: bool) -> list[doctest.DocTest]:
+    """The examples of a public object and of its methods, of those that need a session, which they
+    call `spark`, or of the others."""
+    # doctest takes what reports itself as part of `spark_cep` for an import of its own module.
+    finder = doctest.DocTestFinder()
+    found = finder.find(public_objects()[name], name, module=False, globs=namespace(name))
+    return [each for each in found if each.examples and uses_spark(each) == with_spark]
+
+
+def uses_spark(found: doctest.DocTest) -> bool:
+    return any(re.search(r"\bspark\b[.,)]", each.source) for each in found.examples)

@@ -25,7 +25,6 @@ from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.planner.layout import choose_slicing
 from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.events.state import state_from_bytes, state_to_bytes
 from spark_cep.udfs.expressions import Type, cells_of
 from spark_cep.udfs.program import Adaptation, Plan
 from tests.cases import COLUMNS, Case
@@ -72,7 +71,7 @@ def answer(case: Case, setting: Setting) -> Counter[Match]:
         step = advance_events(program, state, shipped.table(place), horizon)
         for matches in step.matches:
             found.update(shipped.read(step.events.table, step.events.rows, matches))
-        state = state_from_bytes(state_to_bytes(step.state, program), program)
+        state = step.state
     return found
 
 

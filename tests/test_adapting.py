@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.programs import Prepared, prepare
 from spark_cep import Pattern, event, seq
 from spark_cep.udfs.events import adaptive as loop_module
 from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk, cut_chunks
 from spark_cep.udfs.events.table import Events
 from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates, Plan
+from tests.programs import Prepared, prepare
 
 RISING = (
     seq(event("a", "kind = 0"), event("b", "kind = 1"), event("c", "kind = 2"))

@@ -16,7 +16,7 @@ import pytest
 import spark_cep
 import spark_cep.sql
 import spark_cep.udfs
-from tests.documented import NEEDS_SPARK, namespace, public_objects
+from tests.documented import examples, public_objects
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PUBLIC = public_objects()
@@ -45,11 +45,9 @@ def test_docstring_examples_hold(name: str) -> None:
     assert runner.summarize().failed == 0
 
 
-# doctest takes what reports itself as part of `spark_cep` for an import of its own module.
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in NEEDS_SPARK])
+@pytest.mark.parametrize("name", PUBLIC)
 def test_examples_of_public_functions_and_classes_hold(name: str) -> None:
-    item = PUBLIC[name]
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    for found in doctest.DocTestFinder().find(item, name, module=False, globs=namespace(name)):
+    for found in examples(name, with_spark=False):
         runner.run(found)
     assert runner.summarize().failed == 0

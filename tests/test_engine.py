@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.programs import prepare
-from spark_cep.errors import CepError, LimitError, PatternError
+from spark_cep.errors import LimitError, PatternError
 from spark_cep.pattern import Pattern, event, no, seq
+from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.errors import WorkerError, parse_error
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.events.state import fingerprint_program, state_from_bytes, state_to_bytes
 from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import BranchPlan, Limits, Plan
 from spark_cep.udfs.remote_spec import RemoteSpec
 from tests.cases import Case
 from tests.local import Pipeline, Setting
+from tests.programs import prepare
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.context import MatchSet
@@ -188,31 +188,7 @@ def test_rows_beyond_the_horizon_wait_where_a_row_before_them_could_matter() -> 
     assert kept(pattern, horizon=49) == 10 + 50
 
 
-# ---- the state as bytes ------------------------------------------------------------------------
-
-
-def test_a_state_of_another_pattern_is_refused() -> None:
-    rows = [row(1, "A"), row(2, "B")]
-    first = pipeline(seq(*kinds("a", "b")).within(10), rows).program
-    second = pipeline(seq(*kinds("a", "b")).within(11), rows).program
-    stored = state_to_bytes(EventState(None, 5), first)
-    assert state_from_bytes(stored, first) == EventState(None, 5)
-    with pytest.raises(CepError, match="belongs to another pattern"):
-        state_from_bytes(stored, second)
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (lambda data: b"", "cut short"),
-        (lambda data: b"PAR1" + data[4:], "not a state of spark-cep"),
-        (lambda data: data[:4] + b"\x63\x00" + data[6:], "has format 99"),
-    ],
-)
-def test_bytes_that_are_no_state_are_refused(damage: object, says: str) -> None:
-    program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
-    with pytest.raises(CepError, match=says):
-        state_from_bytes(damage(state_to_bytes(EventState(), program)), program)  # type: ignore[operator]
+# ---- the horizon and the fingerprint ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("after", "count"), [(event("b", "kind = 1"), 1), (no("b"), 0)])
@@ -228,18 +204,22 @@ def test_a_row_after_the_horizon_whose_distance_rounds_to_the_window_is_in_it(
     assert sum(len(each) for each in found) == count
 
 
+def fingerprint_of(program: Program) -> str:
+    return fingerprint(event_program(program))
+
+
 def test_of_a_remote_source_only_what_conditions_say_is_in_the_fingerprint() -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
     remote = RemoteSpec("limits", len, (pa.string(),), pa.float64(), token="one")  # type: ignore[arg-type]
     asking = replace(program, remotes=(remote,))
     other = replace(remote, fetch=max, strategy="hybrid", token="two", ttl=1.0)  # type: ignore[arg-type]
-    assert fingerprint_program(replace(program, remotes=(other,))) == fingerprint_program(asking)
-    assert fingerprint_program(asking) != fingerprint_program(program)
+    assert fingerprint_of(replace(program, remotes=(other,))) == fingerprint_of(asking)
+    assert fingerprint_of(asking) != fingerprint_of(program)
     wider = replace(remote, value=pa.string())
-    assert fingerprint_program(replace(program, remotes=(wider,))) != fingerprint_program(asking)
+    assert fingerprint_of(replace(program, remotes=(wider,))) != fingerprint_of(asking)
 
 
 def test_a_change_of_plan_or_limits_keeps_the_fingerprint() -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
     changed = replace(program, plan=Plan("eager"), limits=Limits(matches=3), block_pairs=7)
-    assert fingerprint_program(changed) == fingerprint_program(program)
+    assert fingerprint_of(changed) == fingerprint_of(program)

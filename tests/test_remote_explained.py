@@ -35,15 +35,16 @@ def test_the_text_says_where_and_how_each_source_is_looked_up() -> None:
     start = lines.index("Remote data")
     assert lines[start + 1 :] == [
         "  limits    fetched by secret",
-        "            in the engine: hybrid: values are fetched ahead, and conditions may wait for "
-        "the rest",
+        "            in the engine: hybrid: values are prefetched, and conditions may wait for the "
+        "others",
         "            before matching: fetched by a.org",
-        "            cache: least recently used, 64 MB: many partial matches ask for the same "
-        "values, so the latest used are kept",
-        "            calls: up to 1,000 keys a call, 4 at once, 10 s each",
-        "            a failed call: 1 more try, then it gives NULL",
-        "            a value holds for 300 s: then it is fetched anew between triggers, so a match "
-        "can hang on when its rows came; within a batch, and within a trigger, it holds",
+        "            cache: least recently used, 64 MB: many partial matches need the same "
+        "values, so the most recently used are kept",
+        "            calls: up to 1,000 keys per call, 4 at a time, 10 s each",
+        "            a failed call: 1 retry, then it gives NULL",
+        "            a value is constant for 300 s: then the next trigger fetches it again, so a "
+        "match can depend on when its rows arrived; within a batch, and within a trigger, it is "
+        "constant",
     ]
 
 
@@ -53,7 +54,7 @@ def test_what_is_asked_outside_the_engine_only_says_its_strategy_too() -> None:
     assert [line for _, line in remote_rows(facts)][1:4] == [
         "before matching: fetched by org",
         "cached: not lazy: all keys of a batch of rows are known at once",
-        "cache: least recently used, 64 MB: keys come again in later rows",
+        "cache: least recently used, 64 MB: later rows have the same keys again",
     ]
 
 
@@ -96,7 +97,7 @@ def test_analyze_prints_what_was_counted() -> None:
     )
     assert lines[lines.index("Remote data") + 1 :] == [
         "  limits    2 calls for 10 keys",
-        "            40 lookups, 75 % were there",
-        "            8 keys fetched ahead, 75 % of them used",
+        "            40 lookups, 75 % hits",
+        "            8 keys prefetched, 75 % of them used",
         "            waited 500 ms, 2.0 s hidden",
     ]

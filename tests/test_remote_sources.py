@@ -85,15 +85,15 @@ def test_a_table_is_a_dataframe_and_no_stream() -> None:
     [
         ({"value_type": " "}, "value_type is ' '", "a type of Spark SQL"),
         ({"value_type": 3}, "value_type is 3", "a type of Spark SQL"),
-        ({"strategy": "hybird"}, "'hybird' is no strategy", 'did you mean "hybrid"?'),
-        ({"cache": "64 MB"}, "'64 MB' is no cache", "cep.cache.lru"),
+        ({"strategy": "hybird"}, "strategy is 'hybird'", 'did you mean "hybrid"?'),
+        ({"cache": "64 MB"}, "'64 MB' is not a cache", "cep.cache.lru"),
         ({"timeout": -1}, "timeout is -1", "a time above 0"),
         ({"timeout": "soon"}, "timeout is 'soon'", "10 seconds"),
         ({"ttl": 0}, "ttl is 0", "a time above 0"),
         ({"retries": -1}, "retries is -1", "0 or more"),
         ({"batch_size": 0}, "batch_size is 0", "1 or more"),
         ({"max_in_flight": True}, "max_in_flight is True", "1 or more"),
-        ({"on_error": "ignore"}, "'ignore' is no on_error", '"null"'),
+        ({"on_error": "ignore"}, "on_error is 'ignore'", '"null"'),
         ({"part_of": 3}, "part_of takes a function, not int", "Remote.fetch"),
     ],
 )
@@ -106,7 +106,7 @@ def test_an_option_that_means_nothing_is_refused(options: Any, message: str, hin
 def test_times_are_texts_durations_or_seconds() -> None:
     for given in ("1500 milliseconds", timedelta(milliseconds=1500), 1.5):
         source: Any = cep.Remote.fetch(fetch, "double", timeout=given).source  # type: ignore[arg-type]
-        assert source.patience.timeout == 1.5
+        assert source.fetch_policy.timeout == 1.5
 
 
 def test_what_cannot_travel_is_named_before_any_job() -> None:
@@ -118,7 +118,7 @@ def test_what_cannot_travel_is_named_before_any_job() -> None:
 
     found = error(lambda: cep.Remote.fetch(asks, "double"))
     assert found.message == (
-        "fn cannot travel to the workers: connection (a lock) cannot be pickled"
+        "fn cannot be sent to the workers: connection (a lock) cannot be pickled"
     )
     assert "inside the function" in str(found.hint)
 
@@ -155,7 +155,7 @@ def test_sizes_of_caches_are_texts_or_bytes() -> None:
         "1e999 B",
     )
     for size in (*wrong, 0, True, 1.5, None):
-        assert "is no size of a cache" in error(lambda size=size: cep.cache.lru(size)).message
+        assert "is not a cache size" in error(lambda size=size: cep.cache.lru(size)).message
     found_ = error(lambda: cep.cache.cost_based(fetch_weight=1.5))
     assert "fetch_weight is 1.5" in found_.message
 
@@ -169,10 +169,10 @@ def test_remotes_are_sources_by_names_that_differ() -> None:
     assert check_remotes(None) == {}
     for wrong, message in (
         ([remote], "takes a dict"),
-        ({"a b": remote}, "'a b' is no name"),
-        ({3: remote}, "3 is no name"),
+        ({"a b": remote}, "'a b' cannot be the name"),
+        ({3: remote}, "3 cannot be the name"),
         ({"a": fetch}, "the remote 'a' is a function"),
-        ({"a": remote, "A": remote}, "'a' and 'A' have one name"),
+        ({"a": remote, "A": remote}, "'a' and 'A' have the same name"),
     ):
         assert message in error(lambda wrong=wrong: check_remotes(wrong)).message
 
@@ -184,7 +184,7 @@ def test_a_source_that_nothing_asks_is_a_slip() -> None:
     found = error(
         lambda: check_remotes_used(given, ["a.x > remote('limits', a.k)", "'remote' = 'places'"])
     )
-    assert "looks anything up in the remote 'places'" in found.message
+    assert "uses the remote 'places'" in found.message
     check_remotes_used(given, ["a.x > remote(a.k)"])
 
 
@@ -220,7 +220,7 @@ def test_auto_postpones_only_where_conditions_may_wait() -> None:
 def test_what_would_postpone_does_without_where_rows_are_taken_at_once(
     wish: Any, instead: str
 ) -> None:
-    assert choose_strategy(wish, None, "any", "reuse").why == "as asked for"
+    assert choose_strategy(wish, None, "any", "reuse").why == "as requested"
     found = choose_strategy(wish, None, "strict", "reuse")
     assert found.strategy == instead
     assert found.why == f"not {wish}: strict decides on each row at once"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.programs import Prepared, prepare
 from spark_cep import Pattern, all_of, event, seq
 from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.program import Limits
+from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Estimates

@@ -1,12 +1,12 @@
 """What the driver ships of a remote source: plain data, and the function that fetches.
 
-Always holds: the strategy is decided (never "auto") and changes time, not the answer; `fetch` and
-whatever secrets it holds are in no repr.
+Always holds: the strategy is decided (never "auto") and changes time, not the answer. `fetch`, and
+whatever secrets it holds, are in no repr.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# A key is a plain value, a tuple where `remote(...)` names several.
-RemoteKey = Hashable
+# Keys are plain values, or tuples where `remote(...)` has several keys.
 FetchFunction = Callable[[list[Any]], Mapping[Any, Any]]
 
 FetchStrategy = Literal["blocking", "cached", "post", "prefetch", "lazy", "hybrid"]
@@ -23,8 +22,9 @@ FetchStrategy = Literal["blocking", "cached", "post", "prefetch", "lazy", "hybri
 
 @dataclass(frozen=True)
 class Caching:
-    """`capacity` in bytes. The weights are those of current against expected need (EIRES Eq. 5):
-    where it is decided what to fetch ahead, and where what to keep."""
+    """A cache policy. `capacity` is in bytes. The weights are omega of EIRES, Equation 5, the
+    current against the expected need: `fetch_weight` for what to prefetch, `cache_weight` for what
+    to keep."""
 
     policy: Literal["lru", "cost"] = "lru"
     capacity: int = 64 << 20
@@ -34,9 +34,9 @@ class Caching:
 
 @dataclass(frozen=True)
 class FetchPolicy:
-    """How a fetch is tried. Times in seconds. One batch of `batch` keys is one call of the
-    function, at most `in_flight` of them run at once. After `failures` failed calls in a row no
-    call is made for `pause` seconds (an open circuit)."""
+    """How calls are made and repeated. Times are in seconds. One call requests up to `batch` keys,
+    and at most `in_flight` calls run at a time. After `failures` failed calls in a row no call is
+    made for `pause` seconds (an open circuit)."""
 
     timeout: float = 10.0
     retries: int = 3
@@ -49,11 +49,11 @@ class FetchPolicy:
 
 @dataclass(frozen=True)
 class RemoteSpec:
-    """`keys` and `value` are Arrow types. `part_of`: from a key to that of the whole which is
-    fetched for it; `fetch` then takes keys of wholes and gives for each a mapping of its parts.
-    `ttl`: after so many seconds a value is fetched anew, between triggers. `token`: one for each
-    call of match_pattern, so that no two queries share a cache. `is_local`: `fetch` answers at
-    once, so nothing is fetched ahead or postponed."""
+    """One source of a query. `keys` and `value` are Arrow types. `part_of`: from a key to the key
+    of the whole that is fetched for it; `fetch` then takes keys of wholes and returns for each a
+    mapping of its parts. `ttl`: the seconds after which a value is fetched again in the next
+    trigger. `token`: one per call of match_pattern, so that no two queries share a cache.
+    `is_local`: `fetch` answers at once, so nothing is prefetched or postponed."""
 
     name: str
     fetch: FetchFunction = field(repr=False, compare=False)
@@ -61,7 +61,7 @@ class RemoteSpec:
     value: pa.DataType
     strategy: FetchStrategy = "cached"
     caching: Caching = Caching()
-    patience: FetchPolicy = FetchPolicy()
+    fetch_policy: FetchPolicy = FetchPolicy()
     on_error: Literal["fail", "null"] = "fail"
     ttl: float | None = None
     part_of: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)

@@ -1,8 +1,8 @@
-"""What explain says of remote data: where each source is looked up, how, and what was counted.
+"""What explain shows of remote data: where and how each source is looked up, and what was counted.
 
-Facts first, as everywhere: `remote_facts` is plain data, `remote_rows` the lines of text and page,
-`counted` those of what was measured. No function, address or value of a key is in any of them:
-what a source shows of itself (`Remote.described`) is all that is said of it.
+`remote_facts` is plain data, `remote_rows` the lines of text and page, `remote_count_rows` those of
+what was measured. None of them contains a function, an address or the value of a key: of a source
+they show only `Remote.described`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spark_cep.remotes.sources import RemoteChoice
 
 
-# Where a value is looked up, as explain says it.
+# The places where a value may be looked up.
 BEFORE = "before matching"
 ENGINE = "in the engine"
 ANSWER = "on the matches"
@@ -28,13 +28,13 @@ _ALL_OF_IT = "the whole query"
 
 @dataclass(frozen=True)
 class LookupPlace:
-    """One place where a source is looked up: `where` is one of the three, `how` a sentence with
-    its reason. `decided`: of what is fetched there."""
+    """A place where a source is looked up: `where` is one of the three, `how` a sentence with the
+    reason. `choice`: the strategy, if values are fetched there."""
 
     remote: str
     where: str
     how: str
-    decided: RemoteChoice | None = None
+    choice: RemoteChoice | None = None
 
 
 def remote_facts(
@@ -53,9 +53,9 @@ def _source_facts(name: str, remote: Remote, places: Sequence[LookupPlace]) -> d
         "source": remote.described,
         "places": [{"where": each.where, "how": each.how} for each in places],
     }
-    # That of the engine goes first: elsewhere there is little to decide.
+    # The choice for the engine comes first: elsewhere there is little to choose.
     ordered = sorted(places, key=lambda each: each.where != ENGINE)
-    how = next((each.decided for each in ordered if each.decided is not None), None)
+    how = next((each.choice for each in ordered if each.choice is not None), None)
     if not remote.is_table and how is not None:
         found |= _fetch_facts(remote.source, how)
     return found
@@ -63,7 +63,7 @@ def _source_facts(name: str, remote: Remote, places: Sequence[LookupPlace]) -> d
 
 def _fetch_facts(source: Any, how: RemoteChoice) -> dict[str, Any]:
     given: RemoteFunction = source
-    patience = given.patience
+    fetch_policy = given.fetch_policy
     return {
         "strategy": how.strategy,
         "why": how.why,
@@ -72,11 +72,11 @@ def _fetch_facts(source: Any, how: RemoteChoice) -> dict[str, Any]:
             "capacity": how.caching.capacity,
             "why": how.why_cache,
         },
-        "calls": f"up to {_count_text(patience.batch, 'key')} a call, "
-        f"{patience.in_flight} at once, "
-        f"{patience.timeout:g} s each",
+        "calls": f"up to {_count_text(fetch_policy.batch, 'key')} per call, "
+        f"{fetch_policy.in_flight} at a time, "
+        f"{fetch_policy.timeout:g} s each",
         "on_error": given.on_error,
-        "retries": patience.retries,
+        "retries": fetch_policy.retries,
         "ttl": given.ttl,
         "wholes": given.part_of is not None,
     }
@@ -86,7 +86,7 @@ def _fetch_facts(source: Any, how: RemoteChoice) -> dict[str, Any]:
 
 
 def remote_rows(remotes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Labelled lines; a line without a label goes on with the one before."""
+    """Labelled lines; a line without a label belongs to the one before."""
     for each in remotes:
         yield each["name"], each["source"]
         for place in each["places"]:
@@ -103,18 +103,18 @@ def _source_rows(each: Mapping[str, Any]) -> Iterator[str]:
     yield f"cache: {policy}, {format_bytes(cache['capacity'])}: {cache['why']}"
     wholes = "; a whole is fetched for any of its parts" if each["wholes"] else ""
     yield f"calls: {each['calls']}{wholes}"
-    retries = _count_text(each["retries"], "more try", "more tries")
+    retries = _count_text(each["retries"], "retry", "retries")
     fails = "gives NULL" if each["on_error"] == "null" else "ends the query"
     yield f"a failed call: {retries}, then it {fails}"
-    yield f"a value holds for {_ttl_text(each['ttl'])}"
+    yield f"a value is constant for {_ttl_text(each['ttl'])}"
 
 
 def _ttl_text(ttl: float | None) -> str:
     if ttl is None:
         return _ALL_OF_IT
     return (
-        f"{ttl:g} s: then it is fetched anew between triggers, so a match can hang on when its "
-        "rows came; within a batch, and within a trigger, it holds"
+        f"{ttl:g} s: then the next trigger fetches it again, so a match can depend on when its "
+        "rows arrived; within a batch, and within a trigger, it is constant"
     )
 
 
@@ -142,18 +142,18 @@ def _count_text(count: int, one: str, several: str | None = None) -> str:
 
 
 def remote_count_rows(remotes: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What was looked up, as labelled lines like those of `remote_rows`."""
+    """What was counted, as labelled lines like those of `remote_rows`."""
     for name, numbers in remotes.items():
         of = LookupMetrics.from_dict(numbers)
         yield name, f"{_count_text(of.calls, 'call')} for {_count_text(of.keys, 'key')}"
         known = of.hits + of.misses
-        share = f", {100 * of.hits / known:.0f} % were there" if known else ""
+        share = f", {100 * of.hits / known:.0f} % hits" if known else ""
         yield "", f"{_count_text(known, 'lookup')}{share}"
         if of.prefetched:
             used = 100 * of.prefetched_used / of.prefetched
             yield (
                 "",
-                f"{_count_text(of.prefetched, 'key')} fetched ahead, {used:.0f} % of them used",
+                f"{_count_text(of.prefetched, 'key')} prefetched, {used:.0f} % of them used",
             )
         yield (
             "",
@@ -162,7 +162,7 @@ def remote_count_rows(remotes: Mapping[str, Mapping[str, Any]]) -> Iterator[tupl
         )
         if of.retries or of.failures:
             tries, lost = (
-                _count_text(of.retries, "more try", "more tries"),
+                _count_text(of.retries, "retry", "retries"),
                 _count_text(of.failures, "key"),
             )
             yield "", f"{tries}, {lost} given up"

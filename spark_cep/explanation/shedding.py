@@ -1,4 +1,4 @@
-"""What is told of shedding: what was asked, what stays and why, and what that loses."""
+"""What explain shows of shedding: the bound, what stays and why, and what that loses."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from spark_cep.udfs.shedding.quota import KEEP_NONE
 from spark_cep.udfs.shedding.utility import LEVELS
 
-# Kinds of rows shown one by one.
+# How many kinds of rows are listed.
 _LISTED_UTILITIES = 12
 
 
 def estimated_recall(facts: Mapping[str, Any]) -> float | None:
-    """The recall that is expected of a batch; None where nothing was asked to be shed."""
+    """The expected recall of a batch; None without shedding."""
     found: float | None = (facts.get("shedding") or {}).get("estimated_recall")
     return found
 
 
 def trigger_recall(recalls: Mapping[str, Sequence[float]]) -> float:
-    """What a trigger is expected to keep of its rows' matches, all buckets together.
+    """The expected recall of a trigger, over all buckets.
 
     >>> trigger_recall({"": [30.0, 40.0]}), trigger_recall({})
     (0.75, 1.0)
@@ -32,7 +32,7 @@ def trigger_recall(recalls: Mapping[str, Sequence[float]]) -> float:
 
 
 def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """As rows of a section."""
+    """The rows of the section on shedding."""
     if "where" in facts:
         yield "asked", f"{facts['asked']}, by {facts['policy']}"
         yield "where", facts["where"]
@@ -40,7 +40,7 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     yield "asked", f"{facts['asked']}, by {facts['policy']}"
     if facts["share"] >= 1:
-        yield "stays", f"all of it: {facts['reason']}"
+        yield "stays", f"all rows: {facts['reason']}"
         return
     yield "stays", f"{format_percent(facts['share'])}: {facts['reason']}"
     recall = format_percent(facts["estimated_recall"])
@@ -58,7 +58,7 @@ def _utility_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for place, each in enumerate(facts["utility"]):
         yield ("" if place else "by"), _table_text(each)
     if facts["never"]:
-        yield "never", f"rows that NOT {', NOT '.join(facts['never'])} could need"
+        yield "never", f"rows that NOT {', NOT '.join(facts['never'])} needs"
 
 
 def _kept_text(kind: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def measured_shedding_rows(
     counts: Mapping[str, Sequence[int]],
     recall: tuple[int, int] | None,
 ) -> Iterator[tuple[str, str]]:
-    """What was counted, and the recall measured on the sample beside the estimate."""
+    """What was counted, and the recall measured on a sample beside the estimate."""
     if facts["share"] >= 1:
         yield "dropped", "nothing"
         return

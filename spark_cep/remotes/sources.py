@@ -1,10 +1,10 @@
-"""Which strategy and which cache a remote source gets, and why.
+"""The sources of `remotes=`: their checks, the choice of strategy and cache, and what is shipped.
 
-EIRES (section 6) splits queries by how greedily they take rows. A greedy one, skip till any match
-with reuse, has many partial matches that need the same values: what was asked for last is asked
-for again, and postponing a condition costs partial matches only. One that is not takes each row
-on the conditions that hold then, so a condition that has no answer yet stops the run: it cannot be
-postponed, and what will be needed is best told by its utility. None of it changes the answer.
+EIRES (section 6) distinguishes queries by how greedily they select events. With a greedy policy
+(skip till any match, reuse), many partial matches need the same values: LRU serves them, and
+postponing a condition only costs partial matches. With a non-greedy one, a row is taken or skipped
+by the conditions that hold then, so a condition without its value would stop the run: it cannot be
+postponed, and utility predicts best what will be needed. No choice changes the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from spark_cep.expressions.problems import list_names
 from spark_cep.expressions.syntax import SyntaxProblem, tokenize
 from spark_cep.pattern import Pattern, iter_events
 from spark_cep.remote import Remote, RemoteFunction
-from spark_cep.remote import Remote as Given
 from spark_cep.row_patterns import RowPattern
 from spark_cep.udfs.remote_spec import Caching, FetchStrategy, RemoteSpec
 
@@ -32,16 +31,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Strategy as Selection
 
 
-# --------------------------------------------------------------------------------------------------
-# `remotes=` of match_pattern, checked: names, values, and that each one is used.
-# --------------------------------------------------------------------------------------------------
+# ---- checks --------------------------------------------------------------------------------------
 
 
 _HINT = 'remotes={"limits": cep.Remote.table(df, key="org", value="limit")}'
 
 
 def check_remotes(value: object) -> dict[str, Remote]:
-    """The mapping, names as the user wrote them."""
+    """The value of `remotes=`, with names as written."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -51,7 +48,7 @@ def check_remotes(value: object) -> dict[str, Remote]:
     seen: dict[str, str] = {}
     for name, remote in value.items():
         if not isinstance(name, str) or re.fullmatch(r"[^\W\d]\w*", name) is None:
-            raise PatternError(f"{name!r} is no name for a remote", hint=_HINT)
+            raise PatternError(f"{name!r} cannot be the name of a remote source", hint=_HINT)
         if not isinstance(remote, Remote):
             raise PatternError(
                 f"the remote {name!r} is a {type(remote).__name__}, not a cep.Remote",
@@ -60,14 +57,14 @@ def check_remotes(value: object) -> dict[str, Remote]:
         first = seen.setdefault(name.casefold(), name)
         if first != name:
             raise PatternError(
-                f"the remotes {first!r} and {name!r} have one name; case makes no difference",
-                hint="give each a name of its own",
+                f"the remotes {first!r} and {name!r} have the same name; case makes no difference",
+                hint="give them different names",
             )
     return dict(value)
 
 
 def check_remotes_used(remotes: Mapping[str, Remote], texts: Iterable[object]) -> None:
-    """A remote that no text looks anything up in is a slip: of its name, or of a condition.
+    """Refuses a remote that no condition or measure uses: its name, or a condition, is misspelled.
     A call without a name may mean any of them."""
     if not remotes:
         return
@@ -75,8 +72,8 @@ def check_remotes_used(remotes: Mapping[str, Remote], texts: Iterable[object]) -
     unused = [name for name in remotes if name.casefold() not in used]
     if unused and None not in used:
         raise PatternError(
-            f"no condition and no measure looks anything up in the remote {unused[0]!r}",
-            hint=f"write remote('{unused[0]}', key) where its value is meant, or leave it out; "
+            f"no condition and no measure uses the remote {unused[0]!r}",
+            hint=f"write remote('{unused[0]}', key) in one of them, or leave the remote out; "
             f"remotes are {list_names(remotes)}",
         )
 
@@ -84,8 +81,8 @@ def check_remotes_used(remotes: Mapping[str, Remote], texts: Iterable[object]) -
 def select_used_remotes(
     remotes: Mapping[str, Remote], pattern: Pattern | RowPattern, options: Mapping[str, Any]
 ) -> dict[str, Remote] | None:
-    """Those that the texts of a pattern and its measures name; all of them where a call names
-    none, or one that is not there, for the error to say what is. None if there are none."""
+    """The remotes that a pattern and its measures name. All of them if a call names none, or one
+    that does not exist, so that the error can list them. None if there are none."""
     texts = [*pattern_texts(pattern), *(options.get("measures") or {}).values()]
     used = {name for text in texts if isinstance(text, str) for name in _remote_names(text)}
     if not used <= {name.casefold() for name in remotes}:
@@ -103,7 +100,7 @@ def pattern_texts(pattern: Pattern | RowPattern) -> Iterator[object]:
 
 
 def _remote_names(text: str) -> Iterator[str | None]:
-    """The names in calls of remote(); None for a call that begins with a key."""
+    """The names in calls of remote(); None for a call without a name."""
     try:
         tokens = tokenize(text)
     except SyntaxProblem:
@@ -114,12 +111,14 @@ def _remote_names(text: str) -> Iterator[str | None]:
             yield first.text.casefold() if is_name else None
 
 
+# ---- strategy and cache ------------------------------------------------------------------------
+
 _SELECTION_NAMES: dict[Selection, str] = {
     "any": "skip till any match",
     "next": "skip till next match",
     "strict": "strict",
 }
-# What a strategy is without its postponing.
+# What remains of a strategy without postponing.
 _WITHOUT_POSTPONING: dict[FetchStrategy, FetchStrategy] = {
     "lazy": "cached",
     "post": "cached",
@@ -129,7 +128,7 @@ _WITHOUT_POSTPONING: dict[FetchStrategy, FetchStrategy] = {
 
 @dataclass(frozen=True)
 class RemoteChoice:
-    """A remote source's strategy and cache. `why` and `why_cache` are sentences for explain."""
+    """The strategy and the cache of a source. `why` and `why_cache` are sentences for explain."""
 
     strategy: FetchStrategy
     caching: Caching
@@ -138,9 +137,12 @@ class RemoteChoice:
 
 
 def choose_strategy(
-    wish: StrategyRequest, caching: Caching | None, selection: Selection, consumption: Consumption
+    request: StrategyRequest,
+    caching: Caching | None,
+    selection: Selection,
+    consumption: Consumption,
 ) -> RemoteChoice:
-    """For a source that conditions of the engine ask.
+    """The choice for a source that the engine uses while it matches.
 
     >>> choose_strategy("auto", None, "next", "reuse").strategy
     'prefetch'
@@ -148,33 +150,33 @@ def choose_strategy(
     'not lazy: skip till next match decides on each row at once'
     """
     greedy = selection == "any" and consumption == "reuse"
-    strategy, why = _resolve_strategy(wish, _hindrance(selection, consumption))
+    strategy, why = _resolve_strategy(request, _hindrance(selection, consumption))
     if caching is not None:
-        return RemoteChoice(strategy, caching, why, "as asked for")
+        return RemoteChoice(strategy, caching, why, "as requested")
     if greedy:
-        reason = "many partial matches ask for the same values, so the latest used are kept"
+        reason = "many partial matches need the same values, so the most recently used are kept"
         return RemoteChoice(strategy, Caching("lru"), why, reason)
-    reason = "few partial matches share a value, so what is needed most for its size is kept"
+    reason = "few partial matches share a value, so those with the most utility per byte are kept"
     return RemoteChoice(strategy, Caching("cost"), why, reason)
 
 
 def choose_for_table() -> RemoteChoice:
-    """For a table that the workers have as a whole."""
+    """The choice for a table that every worker has in full."""
     return RemoteChoice("cached", Caching(), "the table is in every worker", "nothing is fetched")
 
 
-def choose_outside(wish: StrategyRequest, caching: Caching | None) -> RemoteChoice:
-    """For a source that is asked before or behind the engine: by whole batches of rows, whose
-    keys are all known, so there is nothing to guess and nothing to postpone.
+def choose_outside(request: StrategyRequest, caching: Caching | None) -> RemoteChoice:
+    """The choice for a source that is used before or after the engine: all keys of a batch of rows
+    are known at once, so there is nothing to predict and nothing to postpone.
 
     >>> choose_outside("lazy", None).why
     'not lazy: all keys of a batch of rows are known at once'
     """
-    strategy: FetchStrategy = "blocking" if wish == "blocking" else "cached"
+    strategy: FetchStrategy = "blocking" if request == "blocking" else "cached"
     why = "all keys of a batch of rows are known at once"
-    if wish != "auto":
-        why = "as asked for" if wish == strategy else f"not {wish}: {why}"
-    reason = "as asked for" if caching is not None else "keys come again in later rows"
+    if request != "auto":
+        why = "as requested" if request == strategy else f"not {request}: {why}"
+    reason = "as requested" if caching is not None else "later rows have the same keys again"
     return RemoteChoice(strategy, caching or Caching("lru"), why, reason)
 
 
@@ -183,37 +185,35 @@ def _hindrance(selection: Selection, consumption: Consumption) -> str | None:
     if selection != "any":
         return f"{_SELECTION_NAMES[selection]} decides on each row at once"
     if consumption != "reuse":
-        return "with consume a match takes its rows from the others at once"
+        return "with consume a match takes its rows away from the others at once"
     return None
 
 
-def _resolve_strategy(wish: StrategyRequest, hindrance: str | None) -> tuple[FetchStrategy, str]:
-    if wish == "auto":
+def _resolve_strategy(request: StrategyRequest, hindrance: str | None) -> tuple[FetchStrategy, str]:
+    if request == "auto":
         if hindrance is None:
-            return "hybrid", "values are fetched ahead, and conditions may wait for the rest"
-        return "prefetch", f"values are fetched ahead; no condition waits, for {hindrance}"
-    without = _WITHOUT_POSTPONING.get(wish)
+            return "hybrid", "values are prefetched, and conditions may wait for the others"
+        return "prefetch", f"values are prefetched; no condition waits, because {hindrance}"
+    without = _WITHOUT_POSTPONING.get(request)
     if hindrance is not None and without is not None:
-        return without, f"not {wish}: {hindrance}"
-    return wish, "as asked for"
+        return without, f"not {request}: {hindrance}"
+    return request, "as requested"
 
 
-# --------------------------------------------------------------------------------------------------
-# What goes to the workers of a remote source: the user's, with everything decided.
-# --------------------------------------------------------------------------------------------------
+# ---- what the workers get ------------------------------------------------------------------------
 
 
 def new_token() -> str:
-    """One for each call of match_pattern: no two queries share a cache."""
+    """A token for one call of match_pattern, so that no two queries share a cache."""
     return uuid4().hex
 
 
 def make_remote_spec(
-    remote: Given, name: str, types: tuple[Sequence[pa.DataType], pa.DataType], how: RemoteChoice,
+    remote: Remote, name: str, types: tuple[Sequence[pa.DataType], pa.DataType], how: RemoteChoice,
     token: str,
 ) -> RemoteSpec:  # fmt: skip
-    """`types`: those of the key's parts, and of the value. A source that this library has is told
-    of them here, so that what does not fit is said before any job."""
+    """The source as the workers get it. `types`: of the parts of the key, and of the value. A
+    ready-made source checks them here, before any job."""
     keys, value = types
     source = remote.source
     assert isinstance(source, RemoteFunction)
@@ -226,7 +226,7 @@ def make_remote_spec(
         value=value,
         strategy=how.strategy,
         caching=how.caching,
-        patience=source.patience,
+        fetch_policy=source.fetch_policy,
         on_error=source.on_error,
         ttl=source.ttl,
         part_of=source.part_of,

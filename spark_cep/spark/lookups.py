@@ -1,7 +1,9 @@
-"""What a pattern's conditions look up, put in its place: beside the rows, or into the program.
+"""Lookups in Spark: types of keys and values, tables joined to rows, the lookup stage, and the
+sources that the engine uses while it matches.
 
-Keys that may fail are computed only where they are asked for: on rows that meet the variable's
-other conditions on one row, as far as these look nothing up themselves.
+A table is joined, or collected for the workers if its key is made of several variables. Everything
+else is fetched, in the engine or by a stage of its own before or after it. Keys that may fail are
+computed only on rows that meet the variable's other conditions, as far as these look nothing up.
 """
 
 from __future__ import annotations
@@ -66,16 +68,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Type
 
 
-# --------------------------------------------------------------------------------------------------
-# The types of keys and values, as Spark has them and as the compiler and the workers know them.
+# ---- types ---------------------------------------------------------------------------------------
 #
-# DDL is Spark's to read, so it is read when a remote source meets a DataFrame, by its session: an
-# analysis without a job, which Connect sessions do as well.
-# --------------------------------------------------------------------------------------------------
+# Spark reads DDL, in the session of the DataFrame that a source meets: an analysis without a job,
+# which Connect sessions can do as well.
 
 
 def value_type(remote: Remote, name: str, session: SparkSession) -> T.DataType:
-    """What a lookup gives."""
+    """The type of the values of a source."""
     source = remote.source
     if isinstance(source, RemoteTable):
         schema = source.df.schema
@@ -83,13 +83,13 @@ def value_type(remote: Remote, name: str, session: SparkSession) -> T.DataType:
             return schema[source.value].dataType
         names = source.value or tuple(n for n in schema.names if n not in source.key)
         return T.StructType([T.StructField(n, schema[n].dataType) for n in names])
-    asked = session.sql("SELECT * FROM VALUES (1) AS t(`__cep_one`)")
+    one_row = session.sql("SELECT * FROM VALUES (1) AS t(`__cep_one`)")
     with silence_spark():
         try:
-            found = asked.select(F.lit(None).cast(source.value_type).alias("v")).schema
+            found = one_row.select(F.lit(None).cast(source.value_type).alias("v")).schema
         except PySparkException as problem:
             raise PatternError(
-                f"value_type of the remote {name!r}, {source.value_type!r}, is no type of Spark "
+                f"value_type of the remote {name!r}, {source.value_type!r}, is not a type of Spark "
                 f"SQL: {error_sentence(problem)}",
                 hint='write "double", "array<string>" or "struct<max: double, region: string>"',
             ) from None
@@ -97,7 +97,7 @@ def value_type(remote: Remote, name: str, session: SparkSession) -> T.DataType:
 
 
 def table_key_types(remote: Remote) -> tuple[T.DataType, ...] | None:
-    """The types of a table's key columns; None where anything may be a key."""
+    """The types of a table's key columns; None for a function, which takes any key."""
     source = remote.source
     if not isinstance(source, RemoteTable):
         return None
@@ -106,7 +106,7 @@ def table_key_types(remote: Remote) -> tuple[T.DataType, ...] | None:
 
 
 def shape_of(data_type: T.DataType) -> TypeTree:
-    """The type as the compiler looks into it.
+    """The type as the compiler sees it, with its fields and elements.
 
     >>> shape_of(T.ArrayType(T.StringType())).element.type.kind
     'string'
@@ -123,21 +123,20 @@ def arrow_type_of(data_type: T.DataType) -> pa.DataType:
     return to_arrow_type(data_type, timezone="UTC")
 
 
-# --------------------------------------------------------------------------------------------------
-# One step of a query that looks values up: the rows as they are, and a column for each value.
+# ---- the lookup stage ----------------------------------------------------------------------------
 #
-#     df -> keys as columns -> mapInArrow: ask for the next batches, hand on this one -> df + values
+# df -> keys as columns -> mapInArrow: request the next batches, pass on this one -> df + values
 #
-# For what the engine does not look up itself: measures on matches, row patterns, conditions that
-# only Spark computes. Keys and values are columns, so all of Spark may stand around them.
+# The stage serves what the engine does not look up: measures on matches, row patterns, and
+# conditions that only Spark can evaluate. Keys and values are columns, so any Spark function may
+# use them.
 #
-# Always holds: a row goes out as it came in, bit for bit, and in its place; a key that is NULL is
-# not asked for; every key is asked for once a batch, however many rows have it.
+# A row leaves as it came, bit for bit, and in its place. A NULL key is not requested, and a key
+# once per batch, however many rows have it.
 #
-# What was counted goes with the rows, so it arrives from batches, streams and Connect sessions
-# alike, which accumulators would not. Behind the engine it joins the engine's own counts in the
-# closing rows; before it, it stands beside the last row of each partition.
-# --------------------------------------------------------------------------------------------------
+# The counts travel with the rows, so they arrive from batches, streams and Connect sessions alike,
+# which accumulators would not. After the engine they join its own counts in the closing rows;
+# before it they are beside the last row of each partition.
 
 
 METRICS_COLUMN = "metrics"
@@ -145,7 +144,7 @@ METRICS_COLUMN = "metrics"
 
 @dataclass(frozen=True)
 class FetchedColumn:
-    """The value that `remote` has for `keys`, SQL or Columns over the rows, as column `name`."""
+    """The value of `remote` for `keys` (SQL or Columns over the rows) as the column `name`."""
 
     remote: RemoteSpec
     keys: tuple[str | Column, ...]
@@ -155,9 +154,9 @@ class FetchedColumn:
 
 @dataclass(frozen=True)
 class MetricsSink:
-    """Where counts go. `take` is given the rows with a text column `metrics`, and hands on what
-    the query goes on with. `of_engine`: the column is there already, with the engine's counts in
-    closing rows, which `take` removes."""
+    """Where counts go. `take` receives the rows with a text column `metrics` and returns the rows
+    with which the query continues. `of_engine`: the column exists already, with the counts of the
+    engine in closing rows, which `take` removes."""
 
     take: Callable[[DataFrame], DataFrame]
     of_engine: bool = False
@@ -166,7 +165,7 @@ class MetricsSink:
 def add_lookup_stage(
     df: DataFrame, wanted: Sequence[FetchedColumn], counts: MetricsSink | None = None
 ) -> DataFrame:
-    """`df` with the values behind its own columns; without the engine's counts if it has them."""
+    """`df` with the values behind its columns, and without the counts of the engine."""
     of_engine = counts is not None and counts.of_engine
     if not wanted:
         return counts.take(df).drop(METRICS_COLUMN) if counts is not None and of_engine else df
@@ -178,8 +177,8 @@ def add_lookup_stage(
     values = [
         T.StructField(f"v{place}", carriers.carrier_type(w.type)) for place, w in enumerate(wanted)
     ]
-    told = [] if of_engine else [T.StructField(METRICS_COLUMN, T.StringType())]
-    schema = T.StructType([*sent.schema.fields[: len(fields)], *values, *told])
+    metrics = [] if of_engine else [T.StructField(METRICS_COLUMN, T.StringType())]
+    schema = T.StructType([*sent.schema.fields[: len(fields)], *values, *metrics])
     found = sent.mapInArrow(
         make_stage_entry(_make_stage(wanted, schema, of_engine=of_engine)), schema
     )
@@ -200,7 +199,7 @@ def add_lookup_stage(
 def _stage_input(
     df: DataFrame, inside: Sequence[str], wanted: Sequence[FetchedColumn], *, of_engine: bool
 ) -> DataFrame:
-    """The rows as they travel, keys behind them."""
+    """The rows as they are sent, with the keys behind them."""
     fields = zip(df.schema.fields, inside, strict=True)
     payload = [
         carriers.encode(F.col(quote_column(field.name)), field.dataType).alias(name)
@@ -215,7 +214,7 @@ def _stage_input(
 
 
 def _stage_key(key: str | Column, *, of_engine: bool) -> Column:
-    """A closing row has no keys, and computing one might fail there."""
+    """A key, but not in a closing row: it has none, and computing one might fail."""
     column = F.expr(key) if isinstance(key, str) else key
     return F.when(F.col(METRICS_COLUMN).isNull(), column) if of_engine else column
 
@@ -226,22 +225,21 @@ def _make_stage(
     names = tuple(schema.names)
     counts = names.index(METRICS_COLUMN) if of_engine else None
     place = len(names) - len(wanted) - (not of_engine)
-    asked = []
+    columns = []
     for each in wanted:
         type_ = to_arrow_type(carriers.carrier_type(each.type), timezone="UTC")
-        asked.append(StageColumn(each.remote, tuple(range(place, place + len(each.keys))), type_))
+        columns.append(StageColumn(each.remote, tuple(range(place, place + len(each.keys))), type_))
         place += len(each.keys)
-    return LookupStage(tuple(asked), names, counts)
+    return LookupStage(tuple(columns), names, counts)
 
 
-# --------------------------------------------------------------------------------------------------
-# A remote table beside the rows: a left join, so that no row is lost and none comes twice.
+# ---- joins ---------------------------------------------------------------------------------------
 #
-# The table is made unique by key first. Whether it is broadcast or both sides are shuffled is
-# Spark's own rule, by size. Keys are equal where Spark's `=` says so, in the type in which it
-# compares: '1' and '01' are two strings and one number. NULL equals nothing, so a row without a key
-# gets NULL, like one whose key the table has not.
-# --------------------------------------------------------------------------------------------------
+# A table is joined from the left, so no row is lost, and it is made unique by key first, so none is
+# doubled. Spark decides by size whether it is broadcast or both sides are shuffled. Keys are equal
+# if Spark's `=` says so, in the type in which it compares: '1' and '01' are two strings and one
+# number. NULL equals nothing, so a row without a key gets NULL, like one whose key is not in the
+# table.
 
 
 _VALUE = "__cep_value"
@@ -250,36 +248,36 @@ _ANSI = "spark.sql.ansi.enabled"
 
 
 def join_table(df: DataFrame, remote: Remote, sought: LookupRequest) -> DataFrame:
-    """`df` with what the table has for the keys behind its own columns."""
+    """`df` with the value of the table behind its columns."""
     own = [F.col(quote_column(column)) for column in df.columns]
-    asked = [f"{sought.column}_k{place}" for place in range(len(sought.keys))]
-    given = [f"{sought.column}_t{place}" for place in range(len(sought.keys))]
-    keys = zip(sought.keys, asked, strict=True)
+    of_rows = [f"{sought.column}_k{place}" for place in range(len(sought.keys))]
+    of_table = [f"{sought.column}_t{place}" for place in range(len(sought.keys))]
+    keys = zip(sought.keys, of_rows, strict=True)
     rows = df.select("*", *[F.expr(key).alias(column) for key, column in keys])
     table = make_unique(
-        remote, sought.remote, given, _comparison_types(rows.select(*asked), remote)
+        remote, sought.remote, of_table, _comparison_types(rows.select(*of_rows), remote)
     )
-    equal = [F.col(one) == F.col(other) for one, other in zip(asked, given, strict=True)]
+    equal = [F.col(one) == F.col(other) for one, other in zip(of_rows, of_table, strict=True)]
     both = rows.join(table, reduce(Column.__and__, equal), "left")
     return both.select(*own, F.col(_VALUE).alias(sought.column))
 
 
-def _comparison_types(asked: DataFrame, remote: Remote) -> list[T.DataType | None]:
-    """The types in which Spark compares the key's parts; None where it is the table's own."""
+def _comparison_types(keys: DataFrame, remote: Remote) -> list[T.DataType | None]:
+    """The types in which Spark compares the parts of the key; None for the type of the table."""
     source = remote.source
     assert isinstance(source, RemoteTable)
     schema, found = source.df.schema, list[T.DataType | None]()
-    for part, column in zip(asked.schema, source.key, strict=True):
+    for part, column in zip(keys.schema, source.key, strict=True):
         key, own = type_of(part.dataType), type_of(schema[column].dataType)
         both = (
-            own if key == own else _common_type(key, own, ansi=is_setting_on(asked, _ANSI, "true"))
+            own if key == own else _common_type(key, own, ansi=is_setting_on(keys, _ANSI, "true"))
         )
         found.append(None if both is None or both == own else data_type_of(both))
     return found
 
 
 def _common_type(key: Type, own: Type, *, ansi: bool) -> Type | None:
-    """Without ANSI a string is cast to whatever it is compared with."""
+    """The type of a comparison. Without ANSI, a string is cast to the type of the other side."""
     both = common_type(key, own, ansi=ansi)
     return key if both is None and own.kind == "string" and not ansi else both
 
@@ -290,15 +288,15 @@ def make_unique(
     names: Sequence[str],
     types: Sequence[T.DataType | None] = (),
 ) -> DataFrame:
-    """The table's keys as columns `names`, each key once, and its value as the last column; a key
-    that comes twice ends the query. `types`: what the parts of the key are cast to before."""
+    """The keys of the table as columns `names`, each key once, and its value as the last column. A
+    second row of a key ends the query. `types`: what the parts of the key are cast to first."""
     source = remote.source
     assert isinstance(source, RemoteTable)
     keys = [F.col(quote_column(column)) for column in source.key]
     keys = [k if t is None else k.cast(t) for k, t in zip_longest(keys, types)]
     own = [key.alias(name) for key, name in zip(keys, names, strict=True)]
     table = source.df.select(*own, _value_column(source).alias(_VALUE))
-    # What is NULL equals no key of a row.
+    # A NULL key equals no key of a row.
     table = table.filter(reduce(Column.__and__, [F.col(name).isNotNull() for name in names]))
     once = table.groupBy(*names).agg(F.first(_VALUE).alias(_VALUE), F.count("*").alias(_ROWS))
     value = F.when(
@@ -317,7 +315,7 @@ def _value_column(source: RemoteTable) -> Column:
 def _duplicate_key_error(
     called: str, source: RemoteTable, types: Sequence[T.DataType | None]
 ) -> str:
-    """The error, as one that comes from a worker."""
+    """The error in the form of errors from workers."""
     own = source.df.schema
     cast = [
         t.simpleString().upper()
@@ -335,15 +333,15 @@ def _duplicate_key_error(
     return str(WorkerError(error))
 
 
-# --------------------------------------------------------------------------------------------------
-# A remote table as a whole, for calls whose key is made of several variables' rows.
+# ---- collected tables ----------------------------------------------------------------------------
 #
-# No row of the input has such a key, so there is nothing to join; the workers get all of the table.
-# It is collected when match_pattern is called and stays as it was then.
-# --------------------------------------------------------------------------------------------------
+# If the key is made of rows of several variables, no input row has it and there is nothing to join,
+# so the workers get all of the table. It is collected when match_pattern is called, and does not
+# change afterwards.
 
 
-# As JSON. Spark broadcasts up to 10 MB of its own; a worker holds this much easily, and a driver.
+# The limit of a collected table, as JSON. Spark broadcasts up to 10 MB by itself; the driver and
+# each worker can hold this much.
 MOST_BYTES = 100 << 20
 
 
@@ -353,15 +351,15 @@ def collect_table(
     keys: Sequence[DataType],
     types: tuple[Sequence[pa.DataType], pa.DataType],
 ) -> LocalTable:
-    """The table with its keys cast to `keys`; `types`: those of keys and value in the workers."""
+    """The table with its keys cast to `keys`. `types`: of keys and value in the workers."""
     names = [f"k{place}" for place in range(len(keys))]
     table = make_unique(remote, name, names, keys)
     table = table.withColumnRenamed(table.columns[-1], "value")
     size = table.select(F.sum(F.octet_length(F.to_json(F.struct("*"))))).collect()[0][0] or 0
     if size > MOST_BYTES:
         raise PatternError(
-            f"the remote table {name!r} is too large for every worker to have it: "
-            f"{size >> 20:,} MB, and {MOST_BYTES >> 20} MB is the most",
+            f"the remote table {name!r} is too large to send to every worker: "
+            f"{size >> 20:,} MB, and the limit is {MOST_BYTES >> 20} MB",
             hint="its key is made of several variables, so it cannot be joined to the input; look "
             "it up by one variable's columns, or fetch values with cep.Remote.fetch or .sql",
         )
@@ -369,12 +367,7 @@ def collect_table(
     return LocalTable(table.toArrow().cast(schema))
 
 
-# --------------------------------------------------------------------------------------------------
-# Lookups outside the engine: on input rows before it, on matches behind it.
-#
-# A table is joined, everything else is fetched by a stage of its own (`stage.py`). Both add the
-# value as a column, whose name the compiled texts already have.
-# --------------------------------------------------------------------------------------------------
+# ---- lookups outside the engine ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -386,7 +379,7 @@ class RemoteSources:
     token: str = field(default_factory=new_token)
 
     def types(self) -> dict[str, str]:
-        """What each gives, as DDL."""
+        """The types of the values, as DDL."""
         return {name: ddl_of(self.type(name)) for name in self.remotes}
 
     def type(self, name: str) -> T.DataType:
@@ -399,9 +392,9 @@ def add_lookups(
     sources: RemoteSources,
     counts: MetricsSink | None = None,
 ) -> DataFrame:
-    """`df` with a column for each value. `counts`: as in `stage.with_looked_up`."""
+    """`df` with a column for each value. `counts`: as in `add_lookup_stage`."""
     fetched = [each for each in sought if not sources.remotes[each.remote].is_table]
-    # Before the joins, which need not keep a partition's closing row where it is.
+    # Before the joins, which may move the closing row of a partition.
     found = add_lookup_stage(df, _lookup_columns(df, fetched, sources), counts)
     for each in sought:
         remote = sources.remotes[each.remote]
@@ -433,13 +426,13 @@ def _lookup_columns(
 def _key_columns(
     df: DataFrame, name: str, calls: Sequence[tuple[str, ...]]
 ) -> tuple[list[list[Column]], list[T.DataType]]:
-    """The keys of all calls of a source, each part of one type, so that equal keys are one key
-    wherever they come from; and these types."""
+    """The keys of all calls of a source, and the types of their parts. Each part has one type, so
+    that equal keys are one key wherever they come from."""
     if len({len(keys) for keys in calls}) > 1:
         raise PatternError(
             f"remote('{name}', ...) is called with {min(map(len, calls))} keys and with "
             f"{max(map(len, calls))}",
-            hint="a source has one kind of key; give it all parts everywhere",
+            hint="write all parts of the key in every call",
         )
     types = [
         _key_part_type(df, name, [keys[place] for keys in calls]) for place in range(len(calls[0]))
@@ -452,28 +445,28 @@ def _key_columns(
 
 def _key_part_type(df: DataFrame, name: str, parts: Sequence[str]) -> T.DataType:
     both = F.coalesce(*map(F.expr, parts)) if len(parts) > 1 else F.expr(parts[0])
-    asked = [F.expr(part).alias(f"k{place}") for place, part in enumerate(parts)]
-    own, *each = (field.dataType for field in df.select(both.alias("k"), *asked).schema)
+    own_parts = [F.expr(part).alias(f"k{place}") for place, part in enumerate(parts)]
+    own, *each = (field.dataType for field in df.select(both.alias("k"), *own_parts).schema)
     kinds = {type_of(one).kind: one.simpleString().upper() for one in each}
     if "string" in kinds and len(kinds.keys() - {"null"}) > 1:
-        # Spark would cast the strings, which may fail.
+        # Spark would cast the strings, and that may fail.
         raise PatternError(
-            f"{name!r} is asked with {' and '.join(kinds.values())} in different places",
+            f"the keys of the remote {name!r} are of types {' and '.join(kinds.values())}",
             hint="cast the key in one of them",
         )
     found = key_type(type_of(own))
     if found is None:
         raise PatternError(
             f"a key of the remote {name!r} is of type {own.simpleString()}",
-            hint="a key is made of plain values; of a list take one row, first(b.org), of a struct "
-            "its fields as several keys",
+            hint="a key is made of plain values: use one row of a list, first(b.org), or the "
+            "fields of a struct as several keys",
         )
     wide = {"int": T.LongType(), "float": T.DoubleType()}
     return wide.get(found.kind, own)
 
 
 def ddl_of(type_: T.DataType) -> str:
-    """A type as Spark SQL, whatever its fields are called.
+    """A type in Spark's DDL, with quoted field names.
 
     >>> ddl_of(T.StructType([T.StructField("at most", T.ArrayType(T.LongType()))]))
     'struct<`at most`:array<bigint>>'
@@ -492,7 +485,7 @@ _GUARD_PREFIX = "__cep_may_"
 
 
 def lookups_of(sources: RemoteSources, source: SourceFrame, typer: SparkTyper) -> Lookups:
-    """The sources as the compiler knows them; columns that it makes are told to the typer."""
+    """The sources as the compiler sees them. The typer learns of the columns that it creates."""
     known = {}
     for name, remote in sources.remotes.items():
         keys = None
@@ -501,13 +494,13 @@ def lookups_of(sources: RemoteSources, source: SourceFrame, typer: SparkTyper) -
             keys = tuple((c, shape_of(t)) for c, t in zip(columns, types, strict=True))
         known[name] = RemoteSchema(name, shape_of(sources.type(name)), keys)
 
-    def told(made: LookupColumn) -> None:
+    def add_to_typer(made: LookupColumn) -> None:
         typer.add(made.name, ddl_of(sources.type(made.remote.name)))
 
     prefix = Lookups().prefix
     while any(name.casefold().startswith(prefix) for name in source.names()):
         prefix = f"_{prefix}"
-    return Lookups(known, told, prefix, case_sensitive=source.case_sensitive)
+    return Lookups(known, add_to_typer, prefix, case_sensitive=source.case_sensitive)
 
 
 def add_values(
@@ -516,8 +509,8 @@ def add_values(
     sources: RemoteSources,
     counts: MetricsSink | None = None,
 ) -> DataFrame:
-    """The rows with a column for each value that is looked up before matching. What was counted
-    of fetches goes by `counts`."""
+    """The rows with a column for each value that is looked up before matching. `counts` receives
+    the counts of fetches."""
     if not compiled.lookups:
         return df
     guarded = sorted({each.variable for each in compiled.lookups if each.variable is not None})
@@ -538,7 +531,7 @@ def needs_fetch(compiled: CompiledPattern) -> bool:
 
 
 def _guard_column(conditions: Sequence[RowExpression], columns: set[str]) -> Column:
-    """Whether a row meets all conditions that read none of the columns."""
+    """Whether a row meets the conditions that read none of the columns."""
     own = [
         each
         for each in conditions
@@ -560,32 +553,32 @@ def _make_sought(each: LookupColumn) -> LookupRequest:
 
 
 def _guard_key(tests: Sequence[str], key: str) -> str:
-    """Nested, so that a later test is not tried where an earlier one fails."""
+    """The key under its tests, nested so that a later test only runs if the earlier ones hold."""
     for test in reversed(tests):
         key = f"CASE WHEN {test} THEN {key} END"
     return key
 
 
-# ---- what the engine asks ----------------------------------------------------------------------
+# ---- lookups in the engine ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class EngineLookup:
-    """A source that the engine asks, and why as it does."""
+    """A source that the engine uses, with the choice of its strategy."""
 
     remote: RemoteSpec
     how: RemoteChoice
 
 
 def engine_remotes(compiled: CompiledPattern, sources: RemoteSources) -> tuple[EngineLookup, ...]:
-    """The sources of the program, by their place. Tables among them are collected now."""
+    """The sources of the program, in order. Tables among them are collected now."""
     return tuple(_engine_remote(each, compiled, sources) for each in compiled.remotes)
 
 
 def choose_for_engine(
     known: RemoteSchema, compiled: CompiledPattern, sources: RemoteSources
 ) -> RemoteChoice:
-    """How the engine asks a source."""
+    """The strategy and cache of a source in the engine."""
     source = sources.remotes[known.name].source
     if not isinstance(source, RemoteFunction):
         return choose_for_table()
@@ -597,15 +590,16 @@ def _engine_remote(
 ) -> EngineLookup:
     name = each.remote.name
     given, how = sources.remotes[name], choose_for_engine(each.remote, compiled, sources)
-    # What measures look up may have keys of other types, and another strategy.
+    # Measures may use keys of other types and another strategy, so they have their own token.
     token = f"{sources.token}-engine"
     types = [data_type_of(key) for key in each.keys]
     try:
         arrow = [arrow_type_of(type_) for type_ in types], arrow_type_of(sources.type(name))
     except PySparkException:
         raise PatternError(
-            f"the remote {name!r} gives {each.remote.value.sql.upper()}, which cannot travel",
-            hint="give a plain type, or a struct or an array of plain types",
+            f"Arrow has no type for the values of the remote {name!r}: "
+            f"{each.remote.value.sql.upper()}",
+            hint="use a plain type, or a struct or an array of plain types",
         ) from None
     if isinstance(given.source, RemoteFunction):
         return EngineLookup(make_remote_spec(given, name, arrow, how, token), how)

@@ -1,8 +1,7 @@
-"""Where each remote source of a query is looked up, and how, in sentences for explain.
+"""Where each remote source of a query is looked up, and how, as sentences for explain.
 
-Before matching, in the engine, or on the matches: a source may be in several of these places.
-Whether a table is broadcast is Spark's to decide when it runs; said is what its rule gives for the
-size that it expects.
+A source may be looked up before matching, in the engine and on the matches. Spark decides when the
+query runs whether a table is broadcast; explain shows what its rule gives for the estimated size.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 @dataclass(frozen=True)
 class OutsideLookups:
-    """What is looked up outside the engine."""
+    """The lookups outside the engine."""
 
     before: Sequence[LookupRequest] = ()
     answer: Sequence[LookupRequest] = ()
@@ -52,8 +51,8 @@ def add_remote_facts(
     places: Iterator[LookupPlace],
     columns: Mapping[str, str],
 ) -> MatchPlan:
-    """The plan with what is said of remote data; as it is where there is none. `columns`: calls
-    by the names of the columns that stand for them, which nobody has written."""
+    """The plan with the facts about remote data, if there are any. `columns`: calls by the names of
+    the internal columns that replaced them."""
     if not sources.remotes:
         return plan
     found = list(dict.fromkeys(places))
@@ -68,7 +67,7 @@ def row_calls_by_column(sought: Sequence[LookupRequest]) -> dict[str, str]:
 
 
 def event_calls_by_column(compiled: CompiledPattern) -> dict[str, str]:
-    """Those of an event pattern."""
+    """The calls of an event pattern by their columns."""
     return {
         each.name: LookupRequest(
             each.remote.name, each.keys, each.name, _key_texts(each.keys)
@@ -78,7 +77,7 @@ def event_calls_by_column(compiled: CompiledPattern) -> dict[str, str]:
 
 
 def _restore_calls(fact: Any, columns: Mapping[str, str]) -> Any:
-    """The fact with calls in the places of their columns, wherever it has texts."""
+    """The fact with calls in place of their columns, in every text."""
     if isinstance(fact, dict):
         return {key: _restore_calls(value, columns) for key, value in fact.items()}
     if isinstance(fact, list):
@@ -86,7 +85,7 @@ def _restore_calls(fact: Any, columns: Mapping[str, str]) -> Any:
     if not isinstance(fact, str) or not any(name in fact for name in columns):
         return fact
     names = "|".join(map(re.escape, sorted(columns, key=len, reverse=True)))
-    # A call is longer than its column, so spaces stand in front of it (`compiling/rows/looked_up`).
+    # The compiler pads a column to the length of its call, so there are spaces in front of it.
     named = re.compile(rf"(\(\s*|\s*)`?\b({names})\b`?")
     return named.sub(lambda found: _call_spacing(found[1]) + columns[found[2]], fact)
 
@@ -130,7 +129,7 @@ def _lookup_place(
             name, BEFORE, f"joined to the rows{whose} {by}, {_describe_join(name, sources)}"
         )
     how = choose_outside(source.strategy, source.caching)
-    says = f"fetched {by} for the rows{whose}, for the engine does not compute what is asked of it"
+    says = f"fetched {by} for the rows{whose}, because the engine cannot evaluate the condition"
     return LookupPlace(name, BEFORE, says, how)
 
 
@@ -159,21 +158,23 @@ def _key_texts(keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _describe_join(name: str, sources: RemoteSources) -> str:
-    """Broadcast or shuffled, and why."""
+    """Whether the table is broadcast or both sides are shuffled, and why."""
     remote = sources.remotes[name]
     assert isinstance(remote.source, RemoteTable)
     most = _parse_bytes(str(sources.session.conf.get(_BROADCAST_THRESHOLD, "10m") or "10m"))
     if most is None or most < 0:
-        return f"both sides shuffled by key: {_BROADCAST_THRESHOLD} is off"
+        return f"both sides shuffled by key: {_BROADCAST_THRESHOLD} is disabled"
     table = make_unique(remote, name, [f"k{place}" for place in range(len(remote.source.key))])
     expected = estimate_size(table, None).bytes
     if expected is None:
-        return "both sides shuffled by key, unless it turns out small: Spark cannot tell its size"
-    said = f"about {format_bytes(expected)}"
+        return (
+            "both sides shuffled by key, unless the table is small: Spark cannot estimate its size"
+        )
+    size = f"about {format_bytes(expected)}"
     if expected <= most:
-        return f"broadcast: {said}, not above the {format_bytes(most)} of {_BROADCAST_THRESHOLD}"
+        return f"broadcast: {size}, not above the {format_bytes(most)} of {_BROADCAST_THRESHOLD}"
     limit = f"the {format_bytes(most)} of {_BROADCAST_THRESHOLD}"
-    return f"both sides shuffled by key: {said}, above {limit}"
+    return f"both sides shuffled by key: {size}, above {limit}"
 
 
 def _parse_bytes(text: str) -> int | None:

@@ -1,11 +1,11 @@
-"""A row's score as a column of Spark's own, and the filter on it.
+"""Shedding before the shuffle: the score of each row as a Spark column, the two jobs that decide
+which scores stay, and the plans for batches and streams.
 
-    rows with their mask -> + the columns that conditions read, as doubles or values
-                         -> + a number of the row's own -> score -> score >= threshold of its mask
+    rows with their mask -> the columns that conditions read, as doubles or values
+                         -> a tie-breaker -> the score -> score >= the threshold of its mask
 
-All of it is comparisons with literals, so it runs in the JVM before the shuffle, and every
-partition decides alike without asking. What Python computes of the same rows
-(`udfs/shedding/utility.py`) is the same score.
+The score consists of comparisons with literals, so it runs in the JVM, and all partitions decide
+alike. It equals the score that Python computes (`udfs/shedding/utility.py`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _BIN_COLUMN = "__cep_b{}"
 
 @dataclass(frozen=True)
 class RowScoring:
-    """How rows are scored. `columns`: the input's, that a row's own number is made from."""
+    """How rows are scored. `columns`: the input columns that the tie-breaker hashes."""
 
     shipment: Shipment
     utilities: Utilities
@@ -86,12 +86,12 @@ class RowScoring:
 
 
 def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
-    """`masked` with the score as column SCORE, NULL where a row may not be shed."""
+    """`masked` with the column SCORE, which is NULL if a row must not be shed."""
     rows = masked.select("*", tie_breaker(how.columns, how.seed).alias(TIE_BREAKER))
     level = "0"
     if how.utilities.tables:
         places = _feature_places(how.utilities)
-        # Computed once each, then compared many times.
+        # Each is computed once and compared many times.
         read = [
             shipped_column(how.shipment.shipped[f.column]).alias(_READ_COLUMN.format(p))
             for f, p in places.items()
@@ -102,9 +102,9 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
             for f, p in places.items()
         ]
         rows = _add_bins(rows.select("*", *features), places)
-        worth = _worth_sql(how.utilities, places)
+        utility = _utility_sql(how.utilities, places)
         top = repr(how.utilities.top)
-        scaled = f"sqrt(sqrt(least(({worth}) / {top}D, 1D))) * {LEVELS}D"
+        scaled = f"sqrt(sqrt(least(({utility}) / {top}D, 1D))) * {LEVELS}D"
         level = f"least(CAST({scaled} AS BIGINT), {LEVELS - 1}L)"
     unless = f" AND {MASK} & {how.utilities.needed} = 0" if how.utilities.needed else ""
     score = f"CASE WHEN {MASK} <> 0{unless} THEN {level} + {TIE_BREAKER} END"
@@ -114,25 +114,24 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
 
 
 def mark_dropped(rows: DataFrame, kinds: Sequence[RowKind]) -> DataFrame:
-    """Scored rows with the column DROPPED in place of the score: TRUE of those that are below the
-    threshold of their kind. A kind that was not counted stays, and so does all that may not be
-    shed."""
+    """Scored rows with the column DROPPED in place of the score: TRUE below the threshold of their
+    kind. Kinds that were not counted stay, and so do rows that must not be shed."""
     columns = [F.col(quote_column(name)) for name in rows.columns if name != SCORE]
     cases = "".join(f" WHEN {kind.mask} THEN {kind.threshold!r}D" for kind in kinds)
     below = f"coalesce({SCORE} < CASE {MASK}{cases} ELSE 0D END, FALSE)" if kinds else "FALSE"
-    # Always so, but Spark does not know. Else it would push the filter in front of all that the
-    # score is made of, each step written out anew wherever the next one reads it.
+    # The last condition is always true, but Spark does not know that. Without it, Spark would push
+    # the filter below the steps of the score, and inline each step wherever the next one reads it.
     dropped = f"{below} AND spark_partition_id() >= 0"
     return rows.select(*columns, F.expr(dropped).alias(DROPPED))
 
 
-def filter_kept(judged_: DataFrame) -> DataFrame:
-    """Those that stay."""
-    return judged_.filter(~F.col(DROPPED)).drop(DROPPED)
+def filter_kept(marked: DataFrame) -> DataFrame:
+    """The rows that stay."""
+    return marked.filter(~F.col(DROPPED)).drop(DROPPED)
 
 
 def tie_breaker(columns: Sequence[str], seed: int) -> Column:
-    """A number in [0, 1) that hangs on the row's values alone."""
+    """A number in [0, 1) that depends only on the values of the row."""
     hashed = F.xxhash64(F.lit(seed), *[F.col(quote_column(name)) for name in columns])
     return F.shiftrightunsigned(hashed, 11).cast("double") * F.lit(2.0**-53)
 
@@ -153,27 +152,27 @@ def _is_hashable(type_: T.DataType) -> bool:
 _UNHASHABLE = {"variant", "interval", "geometry", "geography", "udt"}
 
 
-# ---- worth -------------------------------------------------------------------------------------
+# ---- utility in SQL ----------------------------------------------------------------------------
 
 
 def _feature_places(utilities: Utilities) -> dict[Feature, int]:
-    """Every feature that a table reads, with its place among them."""
+    """The features of all tables, numbered."""
     tables = tables_in(utilities)
     features = dict.fromkeys(feature for table in tables for feature in table.features)
     return {feature: place for place, feature in enumerate(features)}
 
 
 def _feature_number(feature: Feature, name: str) -> str:
-    """An ordered column as a double; others as they are."""
+    """An ordered column as a double; others unchanged."""
     if not feature.is_ordered:
         return name
     return f"CAST({time_coordinate(feature.type, name)} AS DOUBLE)"
 
 
 def _add_bins(rows: DataFrame, places: Mapping[Feature, int]) -> DataFrame:
-    """Each feature's bin. Those of ordered columns are found by bisection, a step at a time: a
-    literal array and one comparison each. A nested CASE does the same in one expression and takes
-    3.5 s for 2 million rows, not 0.5, probably as a method too large for Java to compile."""
+    """The bin of each feature. Ordered columns use bisection, one column per step: a literal array
+    and one comparison each. A nested CASE would be one expression, and takes 3.5 s for 2 million
+    rows instead of 0.5 s, probably because the method is too large for the JIT."""
     steps = max((_bisection_steps(feature) for feature in places), default=0)
     rows = rows.withColumns(
         {_BIN_COLUMN.format(p): F.expr(_first_bin(f, p)) for f, p in places.items()}
@@ -193,20 +192,20 @@ def _bisection_steps(feature: Feature) -> int:
 
 
 def _first_bin(feature: Feature, place: int) -> str:
-    """The bin of a value, or the first one to look further from."""
+    """The bin of a value, or the start of the bisection."""
     if feature.is_ordered:
         return "0"
     name = _FEATURE_COLUMN.format(place)
     values = f"array({', '.join(map(_literal, feature.values))})"
     kind = "BIGINT" if feature.type.kind == "int" else ""
     value = f"CAST({name} AS {kind})" if kind else name
-    # array_position counts from 1, and gives 0 for the values that have no bin.
+    # array_position counts from 1, and is 0 for values without a bin.
     others, count = feature.size - 2, feature.size - 1
     return f"CAST((array_position({values}, {value}) + {others}) % {count} AS INT)"
 
 
 def _next_bin(feature: Feature, place: int, power: int) -> str:
-    """Whether the number is at least the split so far ahead. Beyond the last one there is none."""
+    """One step of the bisection. Splits beyond the last are infinite."""
     count = (1 << _bisection_steps(feature)) - 1
     padded = [*feature.splits, *[float("inf")] * (count - len(feature.splits))]
     splits = f"array({', '.join(map(_double_literal, padded))})"
@@ -218,8 +217,8 @@ def _double_literal(number: float) -> str:
     return "CAST('Infinity' AS DOUBLE)" if number == float("inf") else f"{number!r}D"
 
 
-def _worth_sql(utilities: Utilities, places: Mapping[Feature, int]) -> str:
-    """The largest of what the row is worth as each of the variables that it may be."""
+def _utility_sql(utilities: Utilities, places: Mapping[Feature, int]) -> str:
+    """The largest utility of the row over the variables that it may be."""
     roles = []
     for variable in range(utilities.sheddable.bit_length()):
         if utilities.sheddable >> variable & 1:
@@ -230,11 +229,11 @@ def _worth_sql(utilities: Utilities, places: Mapping[Feature, int]) -> str:
 
 
 def _share_sql(table: PassTable, places: Mapping[Feature, int]) -> str:
-    """The share of the row's bins: an element of all shares, one after the other."""
+    """The share of the row's bins: an element of the flattened shares."""
     at = "0"
     for feature in table.features:
         name, found = _FEATURE_COLUMN.format(places[feature]), _BIN_COLUMN.format(places[feature])
-        # NaN is above all splits, also those that are not there.
+        # NaN is above all splits, also the infinite ones.
         last = feature.size - 2
         known = f"CASE WHEN {name} IS NULL THEN {feature.size - 1} ELSE least({found}, {last}) END"
         at = known if at == "0" else f"({at}) * {feature.size} + {known}"
@@ -249,30 +248,27 @@ def _literal(value: Any) -> str:
         return f"CAST('{value}' AS BIGINT)"
     if value.isascii() and value.isprintable() and not {"'", "\\", "$"} & set(value):
         return f"'{value}'"
-    # How a literal is escaped, and whether ${...} in it is replaced, hangs on settings of the
-    # session; bytes have one form.
+    # Escapes in a literal, and whether ${...} is substituted, depend on settings of the session;
+    # bytes are always written in the same way.
     return f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
-# --------------------------------------------------------------------------------------------------
-# What two looks at a batch saw, and what follows from it: how many rows may stay, which ones, what
-# that is expected to take and to lose.
-# --------------------------------------------------------------------------------------------------
+# ---- analysis of a batch -------------------------------------------------------------------------
 
 
-# What a row costs beside matching: reading, the shuffle, Arrow, sorting. Of the stock workload's
-# floor, on one core.
+# The cost of a row besides matching: reading, the shuffle, Arrow, sorting. Measured with the stock
+# workload and an engine that does nothing, on one core.
 ROW_OVERHEAD_SECONDS = 0.8e-6
-# Halvings of the share, when a time is given: to a thousandth.
+# Bisection steps for the share that fits into a latency: to a thousandth.
 _HALVINGS = 10
-# Counting the matches of a sample ends at so many of them, or after so long.
+# The limits of counting the matches of a sample.
 _MOST_MATCHES = 5_000_000
 _MOST_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class SheddingAnalysis:
-    """What the two looks saw."""
+    """What the sample and the counts of scores showed."""
 
     program: Program
     shed: Shed
@@ -286,18 +282,18 @@ class SheddingAnalysis:
 
     @property
     def rows(self) -> int:
-        """The rows that may be shed."""
+        """The number of rows that may be shed."""
         return sum(one.rows for one in self.counts.values())
 
     def kinds(self, share: float) -> tuple[RowKind, ...]:
-        """Each kind of row with its threshold, if so many of all of them stay."""
+        """The kinds with their thresholds if this share of the rows stays."""
         rows = {mask: one.rows for mask, one in self.counts.items()}
         weights = weights_of(self.shed.policy, rows, self.learnt.loads)
         return kinds_of(self.counts, share_quota(share * self.rows, rows, weights))
 
     def stays(self, kinds: Sequence[RowKind]) -> npt.NDArray[np.bool_]:
-        """Which rows of the sample stay, but for those that are worth just the threshold: of them
-        a like number."""
+        """Flags of the rows of the sample that stay. Of those at the threshold the number is right,
+        but they need not be the same rows."""
         utilities = self.learnt.utilities
         mask = column_to_numpy(self.sample.column(self.program.mask)).astype(np.int64)
         own = np.random.default_rng(self.shed.seed % (1 << 64)).random(len(mask))
@@ -309,26 +305,26 @@ class SheddingAnalysis:
         return self.learnt.drawn.recall(stays)
 
     def seconds(self, share: float, cores: int) -> float:
-        """What the query is expected to take if so many stay: the rows' way and the matching."""
+        """The expected time of the query if this share stays: moving rows, and matching."""
         stays = self.stays(self.kinds(share))
         kept = self.sample.filter(pa.array(stays))
         found = estimate_from_table(self.program, kept) if kept.num_rows else None
         estimates = self.sampled.estimates(found)
-        times = self.rows / max(self._may_go() * self.sampled.thinned, 1.0)
+        times = self.rows / max(self._may_go() * self.sampled.row_weight, 1.0)
         if estimates is not None:
             estimates = replace(estimates, windows=estimates.windows * times)
         work = estimate_work(self.program, estimates, measure_costs())
         return (work + share * self.rows * ROW_OVERHEAD_SECONDS) / cores
 
     def _may_go(self) -> int:
-        """Rows of the sample that may be shed."""
+        """The number of rows of the sample that may be shed."""
         mask = column_to_numpy(self.sample.column(self.program.mask)).astype(np.int64)
         return int(np.count_nonzero(self.learnt.utilities.may_be_shed(mask)))
 
 
-def choose_share(looked: SheddingAnalysis, span: float | None, cores: int) -> tuple[float, str]:
-    """The share of the rows that may stay, and why."""
-    shed, rows = looked.shed, looked.rows
+def choose_share(analysis: SheddingAnalysis, span: float | None, cores: int) -> tuple[float, str]:
+    """The share of the rows that stays, and why."""
+    shed, rows = analysis.shed, analysis.rows
     if shed.keep is not None:
         return shed.keep, f"{100 * shed.keep:g}% of {rows:,} rows that may be shed"
     if shed.rows_per_second is not None:
@@ -338,7 +334,7 @@ def choose_share(looked: SheddingAnalysis, span: float | None, cores: int) -> tu
         return share, f"{rows:,} rows in {span:,.0f} seconds of event time"
     bound = shed.latency_seconds()
     assert bound is not None
-    expected = looked.seconds(1.0, cores) if rows else 0.0
+    expected = analysis.seconds(1.0, cores) if rows else 0.0
     reason = f"matching {rows:,} rows is expected to take {expected:.2g} seconds"
     budget = bound * shed.safety
     if expected <= budget:
@@ -346,20 +342,20 @@ def choose_share(looked: SheddingAnalysis, span: float | None, cores: int) -> tu
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if looked.seconds(middle, cores) > budget else (middle, high)
+        low, high = (low, middle) if analysis.seconds(middle, cores) > budget else (middle, high)
     return low, reason
 
 
-def measure_recall(looked: SheddingAnalysis, kinds: Sequence[RowKind]) -> tuple[int, int] | None:
-    """Of the sample's matches, all of them and those that shedding leaves; None if there are too
-    many to count. What is dropped takes matches away and adds none, so one run of the engine over
-    all rows has both."""
-    if looked.program.remotes:
+def measure_recall(analysis: SheddingAnalysis, kinds: Sequence[RowKind]) -> tuple[int, int] | None:
+    """The number of matches in the sample, and of those that shedding leaves; None if there are too
+    many to count. Dropped rows only take matches away, so one run of the engine over all rows
+    counts both."""
+    if analysis.program.remotes:
         return None
     limits = Limits(partial_matches=_MOST_MATCHES, matches=_MOST_MATCHES)
-    program = replace(looked.program, plan=Plan("lazy-chain"), limits=limits)
-    stays = looked.stays(kinds)
-    step = advance_events(program, EventState(), looked.sample, None)
+    program = replace(analysis.program, plan=Plan("lazy-chain"), limits=limits)
+    stays = analysis.stays(kinds)
+    step = advance_events(program, EventState(), analysis.sample, None)
     found, kept, until = 0, 0, monotonic() + _MOST_SECONDS
     try:
         for matches in step.matches:
@@ -375,28 +371,26 @@ def measure_recall(looked: SheddingAnalysis, kinds: Sequence[RowKind]) -> tuple[
     return found, kept
 
 
-# --------------------------------------------------------------------------------------------------
-# Shedding of a batch: look at some of the rows, count the scores of all, cut, filter.
+# ---- shedding of a batch -------------------------------------------------------------------------
 #
-#     masked rows -> whole windows of some keys, chosen by hash -> utilities, loads
-#                 -> scores of all rows, counted by kind        -> thresholds -> a filter in Spark
+# masked rows -> a sample of whole windows of some keys, chosen by hash -> utilities, loads
+#                 -> scores of all rows, counted by kind -> thresholds -> a filter in Spark
 #
-# Both looks are jobs, and they run when the answer is asked for its plan, before any action: a
-# quota of rows cannot be met without counting them. Nothing in them hangs on how the rows are
-# dealt to partitions or in which order they come, so the same input sheds the same rows. They
-# read the columns that conditions need, no payload.
-# --------------------------------------------------------------------------------------------------
+# Sampling and counting are jobs, which run when the query is built, before any action: a quota of
+# rows cannot be met without counting them. Neither depends on how rows are partitioned or ordered,
+# so the same input always sheds the same rows. They read the columns that conditions need, no
+# payload.
 
 
-# Enough that bins of rare values have draws, and half a second of Spark's and Python's time.
+# Enough for draws in the bins of rare values; takes half a second in Spark and Python.
 SAMPLE_ROWS = 50_000
 _TIME, _STRETCH = "__cep_time", "__cep_stretch"
 
 
 @dataclass(frozen=True)
 class SheddingPlan:
-    """What was decided. `kinds` empty: there is room for all rows, and none is shed. `share`: of
-    the rows that may be shed, what stays. `looked`: what it was decided by."""
+    """The shedding of a batch. Without `kinds` no row is shed. `share`: the share of the rows that
+    may be shed that stays."""
 
     asked: Shed
     how: RowScoring
@@ -422,12 +416,12 @@ def plan_shedding(
         shipping.shipment, learnt.utilities, hashable_columns(source.df.schema), shed.seed
     )
     counts, span = _count_scores(score_rows(rows, how), ends)
-    looked = SheddingAnalysis(program, shed, learnt, sampled, counts)
-    share, reason = choose_share(looked, span, count_cores(source.df.sparkSession))
+    analysis = SheddingAnalysis(program, shed, learnt, sampled, counts)
+    share, reason = choose_share(analysis, span, count_cores(source.df.sparkSession))
     if share >= 1:
-        return SheddingPlan(shed, how, (), 1.0, 1.0, reason, looked)
-    kinds = looked.kinds(share)
-    return SheddingPlan(shed, how, kinds, share, looked.recall(kinds), reason, looked)
+        return SheddingPlan(shed, how, (), 1.0, 1.0, reason, analysis)
+    kinds = analysis.kinds(share)
+    return SheddingPlan(shed, how, kinds, share, analysis.recall(kinds), reason, analysis)
 
 
 def drop_shed_rows(
@@ -435,7 +429,7 @@ def drop_shed_rows(
     shedding: SheddingPlan,
     counted: Callable[[DataFrame], DataFrame] | None = None,
 ) -> DataFrame:
-    """The rows with their candidate mask that stay. `counted` looks at all of them before."""
+    """The masked rows that stay. `counted` may observe all of them before."""
     if not shedding.kinds:
         return masked
     rows = mark_dropped(score_rows(masked, shedding.how), shedding.kinds)
@@ -443,8 +437,8 @@ def drop_shed_rows(
 
 
 def shed_counts(variables: Sequence[Variable]) -> Column:
-    """What an observation of judged rows counts: of each positive variable the rows that stay and
-    those that go, as the text that buckets' counts are in (`udfs/output.py`)."""
+    """The counts that an observation of marked rows takes: for each positive variable the rows kept
+    and dropped, in the JSON of the buckets' counts (`udfs/output.py`)."""
     dropped = F.col(DROPPED)
     found: list[Column] = []
     for place, each in enumerate(variables):
@@ -458,23 +452,22 @@ def shed_counts(variables: Sequence[Variable]) -> Column:
 def learn_from_rows(
     source: SourceFrame, rows: DataFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
 ) -> tuple[SheddingModel, RowSample]:
-    """What a sample of candidate rows says, and the sample. Loads are those of a typical machine:
-    measured ones would deal the quota to the kinds in another way each time."""
+    """What a sample of candidate rows shows, and the sample. Loads are those of a typical machine:
+    measured ones would divide the quota among the kinds differently in each run."""
     sampled = _draw_sample(rows, source, shipping, program, shed)
     return learn_model(
         program, sampled, shed.policy, TYPICAL_COSTS, plain_key_types(shipping, rows)
     ), sampled
 
 
-# ---- two looks at the rows ---------------------------------------------------------------------
+# ---- sample and counts ---------------------------------------------------------------------
 
 
 def _draw_sample(
     rows: DataFrame, source: SourceFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
 ) -> RowSample:
-    """Rows of whole stretches of time of some keys, so that rows which may be in one match are
-    there together. Which ones is decided by a hash, and so are the rows of a stretch that is
-    longer than the sample."""
+    """The rows of whole stretches of time of some keys, so that rows of one match are there
+    together. A hash chooses the stretches, and the rows of a stretch longer than the sample."""
     stretched = _add_stretch(rows, shipping, shed)
     own = tie_breaker(hashable_columns(source.df.schema), shed.seed)
     chosen = stretched.orderBy(_STRETCH, own).limit(SAMPLE_ROWS)
@@ -482,20 +475,20 @@ def _draw_sample(
         chosen, shipping.shipment, needed_columns(program), [_STRETCH]
     ).toArrow()
     stretch = found.column(_STRETCH).to_numpy()
-    found, thinned = with_all_columns(program, found), 1.0
+    found, row_weight = with_all_columns(program, found), 1.0
     if found.num_rows == SAMPLE_ROWS:
-        # The last stretch may go on behind the sample. If the others are enough, it is left out.
+        # The last stretch may be cut off. If the others are enough, it is left out.
         whole = int(np.searchsorted(stretch, stretch[-1]))
         if whole >= SAMPLE_ROWS // 2:
             found = found.slice(0, whole)
         else:
             last = stretched.filter(F.col(_STRETCH) == int(stretch[-1])).count()
-            thinned = (whole + last) / SAMPLE_ROWS
-    return RowSample(drop_null_times(program, found), thinned)
+            row_weight = (whole + last) / SAMPLE_ROWS
+    return RowSample(drop_null_times(program, found), row_weight)
 
 
 def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:
-    """Rows that have an event time, with the hash of their key and stretch."""
+    """The rows with an event time, and the hash of their key and stretch."""
     compiled, shipped = shipping.compiled, shipping.shipment.shipped
     order = compiled.orders[0]
     rules = compiled.strategy, compiled.consumption
@@ -511,8 +504,8 @@ def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> D
 def _count_scores(
     rows: DataFrame, ends: Sequence[Column]
 ) -> tuple[dict[int, ScoreCounts], float | None]:
-    """How many rows have which score, by mask; and, given the columns of their `ends`, the seconds
-    of event time that they span."""
+    """The distribution of scores, by mask; and, if `ends` has the bounds of the event time, the
+    seconds that the rows span."""
     place = F.floor(F.col(SCORE) * LEVEL_PARTS).cast("bigint").alias("place")
     found = (
         rows.filter(F.col(SCORE).isNotNull())
@@ -538,7 +531,7 @@ def _time_bounds(shipping: CompiledEventQuery) -> list[Column]:
         raise PlanError(
             "shed= with rows_per_second needs an event time in seconds, and the first order "
             f"column is {name_of(order.type)}",
-            hint="order by a timestamp, or say which share stays: cep.Shed(keep=0.3)",
+            hint="order by a timestamp, or give a share: cep.Shed(keep=0.3)",
         )
     text = order.expression if isinstance(order.expression, str) else None
     time = F.expr(time_coordinate(order.type, text)) if text else F.unix_micros(order.expression)
@@ -546,21 +539,20 @@ def _time_bounds(shipping: CompiledEventQuery) -> list[Column]:
 
 
 def plain_key_types(shipping: CompiledEventQuery, rows: DataFrame) -> tuple[Type, ...]:
-    """The types of the keys, if their values may be looked at as they are."""
+    """The types of the keys, if they are shipped as plain values; else empty."""
     if not all(key.plain for key in shipping.keys):
         return ()
     keys = [prepare.shipped_column(shipping.shipment.shipped[c]) for c in shipping.key_columns]
     return tuple(type_of(field.dataType) for field in rows.select(*keys).schema) if keys else ()
 
 
-# --------------------------------------------------------------------------------------------------
-# Shedding of a stream: by Spark where a history tells what stays, else in front of the engine.
-# --------------------------------------------------------------------------------------------------
+# ---- shedding of a stream ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class StreamSheddingPlan:
-    """`before`: the filter in Spark, or `in_front`: what the workers go by."""
+    """The shedding of a stream: `before` the shuffle in Spark, if a history decides what stays,
+    else `in_front` of the engine in the workers."""
 
     asked: Shed
     before: SheddingPlan | None
@@ -574,7 +566,7 @@ def plan_stream_shedding(
     program: Program,
     shed: Shed,
 ) -> StreamSheddingPlan:
-    """`masked`: the stream's rows and those of its history, with their candidate masks."""
+    """`masked`: the rows of the stream and of its history, with their candidate masks."""
     rows, past = masked
     known = None
     if past is not None:

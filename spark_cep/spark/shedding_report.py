@@ -1,4 +1,4 @@
-"""What was decided about shedding, as facts of the plan and in its name."""
+"""The decisions about shedding, as facts of the plan and in its name."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import Utilities
 
 
-_BY_ROWS = "by rows"
-
-
 def shedding_flags(shedding: SheddingPlan | Shed | None) -> list[str]:
-    """What the plan's name says; nothing where all rows stay."""
+    """The words for the name of the plan; none if all rows stay."""
     if isinstance(shedding, Shed):
         return [f"may shed: {shedding.asked()}, by {shedding.policy}"]
     if shedding is None or not shedding.kinds:
@@ -32,7 +29,7 @@ def shedding_flags(shedding: SheddingPlan | Shed | None) -> list[str]:
 def add_shedding_facts(
     plan: MatchPlan, shedding: SheddingPlan, compiled: CompiledPattern
 ) -> MatchPlan:
-    """The plan with what was decided about shedding."""
+    """The plan with the facts about shedding."""
     variables, counts = compiled.variables, shedding.looked.counts
     kinds = {kind.mask: kind for kind in shedding.kinds}
     facts = {
@@ -62,7 +59,7 @@ def add_shedding_facts(
 def add_stream_shedding_facts(
     plan: MatchPlan, shedding: StreamSheddingPlan, compiled: CompiledPattern
 ) -> MatchPlan:
-    """The plan of a stream; where its workers shed, what goes is not known before it runs."""
+    """The plan of a stream. If its workers shed, what they drop is known only when it runs."""
     if shedding.before is not None:
         return add_shedding_facts(plan, shedding.before, compiled)
     shed, in_front = shedding.asked, shedding.in_front
@@ -79,8 +76,8 @@ def add_stream_shedding_facts(
 
 
 def _describe_where(shed: Shed) -> str:
-    learnt = "the history" if shed.history is not None else "rows that came while there was room"
-    by = f", by what {learnt} said" if shed.policy == "utility" else ""
+    learnt = "the history" if shed.history is not None else "rows from triggers that were not full"
+    by = f", by utilities learnt from {learnt}" if shed.policy == "utility" else ""
     if shed.latency is not None:
         when = f"in triggers that would take more than {100 * shed.safety:g}% of it"
     elif shed.rows_per_second is not None:
@@ -95,19 +92,19 @@ def _variable_names(variables: Sequence[Variable], mask: int) -> list[str]:
 
 
 def _describe_quota(shedding: SheddingPlan) -> str:
-    """What the quota was dealt to the kinds by."""
+    """How the quota was divided among the kinds."""
     if shedding.asked.policy != "utility":
         return {"random": "by rows", "frequency": "as many rows of each kind"}[
             shedding.asked.policy
         ]
-    words = {1.0: "by work, Z(T)·R(T)", 0.5: "by rows and the root of their work", 0.0: "by rows"}
-    leaning = shedding.looked.learnt.leaning
-    more = "" if leaning == 1 else ": more of drawn matches is left than by work alone"
-    return f"{words[leaning]}{more}"
+    words = {1.0: "by load, Z(T)·R(T)", 0.5: "by rows and the root of their load", 0.0: "by rows"}
+    load_power = shedding.looked.learnt.load_power
+    more = "" if load_power == 1 else ": the recall on drawn matches is better than by load alone"
+    return f"{words[load_power]}{more}"
 
 
 def _utility_facts(utilities: Utilities, compiled: CompiledPattern) -> list[dict[str, Any]]:
-    """What worth is made of: for each variable the conditions, and by how much rows differ."""
+    """The parts of the utility: for each variable its conditions, and how much rows differ."""
     tables = tables_in(utilities)
     return [
         {

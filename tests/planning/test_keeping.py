@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.programs import Prepared, prepare
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events import adaptive
@@ -16,6 +15,7 @@ from spark_cep.udfs.events.adaptive import AdaptiveEngine
 from spark_cep.udfs.events.engine import EventState
 from spark_cep.udfs.planning.planner import KEEPING_SECONDS, branch_models, stream_plan_options
 from spark_cep.udfs.program import Adaptation, Estimates, Plan
+from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
     from spark_cep.pattern import Pattern

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.events.state import state_from_bytes, state_to_bytes
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Cell, Expression, RemoteCall, UserCall
 from spark_cep.udfs.program import Condition
 from spark_cep.udfs.remote_spec import RemoteSpec
@@ -64,7 +63,7 @@ def answer(
         step = advance_events(program, state, shipped.table(place), horizon, lookups=lookups)  # type: ignore[arg-type]
         for matches in step.matches:
             found.update(shipped.read(step.events.table, step.events.rows, matches))
-        state = state_from_bytes(state_to_bytes(step.state, program), program)
+        state = step.state
     return found
 
 

@@ -77,8 +77,8 @@ def threaded(case: Case, looked: Looked) -> Counter[Match]:
     def lookup_of(remote: RemoteSpec, seed: int) -> Lookup:
         policy = "cost" if seed % 2 else "lru"
         caching = Caching(policy, (1, 60, 400, 1 << 20)[seed % 4])
-        patience = FetchPolicy(batch=1 + seed % 3, in_flight=1 + seed % 4)
-        return Lookup(replace(remote, caching=caching, patience=patience))
+        fetch_policy = FetchPolicy(batch=1 + seed % 3, in_flight=1 + seed % 4)
+        return Lookup(replace(remote, caching=caching, fetch_policy=fetch_policy))
 
     try:
         return answer(case, looked, lookup_of)

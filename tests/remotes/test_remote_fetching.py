@@ -46,7 +46,7 @@ def _nothing_known() -> Iterator[None]:
 
 
 def test_calls_run_beside_each_other_and_beside_matching() -> None:
-    lookup = Lookup(remote(slowly, patience=FetchPolicy(batch=1, in_flight=4)))
+    lookup = Lookup(remote(slowly, fetch_policy=FetchPolicy(batch=1, in_flight=4)))
     ids = ids_of(lookup, 1, 2, 3, 4)
     began = time.perf_counter()
     lookup.ask(ids)
@@ -70,7 +70,7 @@ def test_no_more_calls_run_at_once_than_allowed() -> None:
             running -= 1
         return tenfold(keys)
 
-    lookup = Lookup(remote(watched, patience=FetchPolicy(batch=1, in_flight=3)))
+    lookup = Lookup(remote(watched, fetch_policy=FetchPolicy(batch=1, in_flight=3)))
     lookup.wait(ids_of(lookup, *range(60)))
     assert most == 3
 
@@ -86,8 +86,8 @@ def test_a_call_that_hangs_holds_up_nothing_but_its_timeout() -> None:
             return dict.fromkeys(keys, -1)
         return tenfold(keys)
 
-    patience = FetchPolicy(timeout=0.05, backoff=0.01, in_flight=1)
-    lookup = Lookup(remote(hangs_once, patience=patience))
+    fetch_policy = FetchPolicy(timeout=0.05, backoff=0.01, in_flight=1)
+    lookup = Lookup(remote(hangs_once, fetch_policy=fetch_policy))
     ids = ids_of(lookup, 1)
     lookup.ask(ids)
     deadline = time.perf_counter() + 2
@@ -105,7 +105,7 @@ def test_whatever_the_function_raises_becomes_a_remote_error(error: BaseExceptio
     def fail(keys: list[int]) -> dict[int, int]:
         raise error
 
-    lookup = Lookup(remote(fail, patience=FetchPolicy(retries=1, backoff=0.001)))
+    lookup = Lookup(remote(fail, fetch_policy=FetchPolicy(retries=1, backoff=0.001)))
     with pytest.raises(RemoteError, match=f"2 attempts: {type(error).__name__}"):
         lookup.wait(ids_of(lookup, 1))
 
@@ -142,7 +142,9 @@ def test_nothing_is_lost_or_doubled_when_much_arrives_at_once() -> None:
         asked.extend(keys)
         return tenfold(keys)
 
-    lookup = Lookup(remote(counted, strategy="hybrid", patience=FetchPolicy(batch=5, in_flight=8)))
+    lookup = Lookup(
+        remote(counted, strategy="hybrid", fetch_policy=FetchPolicy(batch=5, in_flight=8))
+    )
     generator = np.random.default_rng(0)
     for _ in range(50):
         keys = generator.integers(0, 2000, 100)
@@ -178,7 +180,7 @@ def in_child(check: Callable[[], bool]) -> bool:
 
 
 def test_a_forked_process_fetches_what_was_under_way_by_itself() -> None:
-    lookup = Lookup(remote(slowly, patience=FetchPolicy(batch=1, in_flight=1)))
+    lookup = Lookup(remote(slowly, fetch_policy=FetchPolicy(batch=1, in_flight=1)))
     ids = ids_of(lookup, 1, 2, 3)
     lookup.ask(ids)
 

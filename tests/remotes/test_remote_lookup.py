@@ -97,14 +97,16 @@ def test_keys_that_nobody_asked_for_are_counted_and_not_kept() -> None:
 
 def test_reading_what_is_not_ready_is_an_error_and_never_null() -> None:
     lookup, _ = looked_up(Source())
-    with pytest.raises(RuntimeError, match="before it was ready"):
+    with pytest.raises(RuntimeError, match="before it is ready"):
         lookup.vector(ids_of(lookup, 1), (), BIGINT, NO_COLUMNS)
 
 
 def test_garbage_ends_the_query_naming_remote_key_and_type() -> None:
     source = Source({1: 10, 2: "s3cret", 3: 30})
     lookup, _ = looked_up(source)
-    with pytest.raises(RemoteError, match=r"'limits' gave for key 2 str instead of int64") as it:
+    with pytest.raises(
+        RemoteError, match=r"'limits' returned for key 2 str instead of int64"
+    ) as it:
         lookup.wait(ids_of(lookup, 1, 2, 3))
     assert "s3cret" not in str(it.value)
     assert evaluate(lookup, 1, 3) == [10, 30]
@@ -351,9 +353,11 @@ def test_a_part_that_comes_by_less_than_its_full_key_is_no_part() -> None:
     keys = (pa.int64(), pa.int64())
     lookup, _ = looked_up(source, keys=keys, part_of=lambda key: key[0])
     ids = lookup.ids([pa.array([1]), pa.array([10])])
-    with pytest.raises(RemoteError, match="for key 1 a part whose key is no tuple of 2") as caught:
+    with pytest.raises(
+        RemoteError, match="for key 1 a part whose key is not a tuple of 2"
+    ) as caught:
         lookup.wait(ids)
-    assert caught.value.hint == "give parts by their full keys, as part_of gets them"
+    assert caught.value.hint == "return parts by their full keys, as part_of takes them"
     source.table = {1: {(1, 10): 100}}
     lookup.wait(ids)
     assert lookup.arrow(ids).to_pylist() == [100]
@@ -438,7 +442,7 @@ def wholes_that_fail(keys: list[Any]) -> dict[Any, Any]:
 def test_small_values_and_many_blocks_stay_within_the_capacity() -> None:
     source = Source(delay=0.001)
     lookup, clock = looked_up(
-        source, caching=caching(10), patience=FetchPolicy(batch=7), strategy="lazy"
+        source, caching=caching(10), fetch_policy=FetchPolicy(batch=7), strategy="lazy"
     )
     generator = np.random.default_rng(1)
     for _ in range(60):
@@ -446,5 +450,5 @@ def test_small_values_and_many_blocks_stay_within_the_capacity() -> None:
         assert evaluate(lookup, *keys) == [key * 10 for key in keys]
         assert lookup._states.bytes <= 10 * EIGHT_BYTES
         assert lookup._values.store.rows <= 50
-    assert isinstance(lookup._fetching, Simulated)
+    assert isinstance(lookup._fetcher, Simulated)
     assert clock.trying.is_idle

@@ -17,13 +17,13 @@ from tests.remotes.simulated import Simulated, Source, failing, ids_of, looked_u
 ALWAYS = [failing()] * 100
 
 
-def patience(**changes: Any) -> FetchPolicy:
+def policy(**changes: Any) -> FetchPolicy:
     return FetchPolicy(**{"timeout": 1.0, "retries": 2, "backoff": 0.1, "batch": 2, **changes})
 
 
 def test_keys_go_in_batches_and_each_once() -> None:
     source = Source()
-    lookup, _ = looked_up(source, patience=patience())
+    lookup, _ = looked_up(source, fetch_policy=policy())
     ids = ids_of(lookup, 1, 2, 2, None, 3, 1)
     lookup.wait(ids)
     assert source.calls == [[1, 2], [3]]
@@ -33,7 +33,7 @@ def test_keys_go_in_batches_and_each_once() -> None:
 
 def test_what_is_under_way_is_not_asked_for_again() -> None:
     source = Source()
-    lookup, clock = looked_up(source, patience=patience())
+    lookup, clock = looked_up(source, fetch_policy=policy())
     lookup.ask(ids_of(lookup, 1, 2))
     clock.advance(0.01)
     lookup.ask(ids_of(lookup, 2, 1))
@@ -43,7 +43,7 @@ def test_what_is_under_way_is_not_asked_for_again() -> None:
 
 def test_only_so_many_calls_are_made_at_once() -> None:
     source = Source()
-    lookup, clock = looked_up(source, patience=patience(in_flight=3))
+    lookup, clock = looked_up(source, fetch_policy=policy(in_flight=3))
     lookup.wait(ids_of(lookup, *range(40)))
     assert clock.most_running == 3
     assert clock.time == pytest.approx(7 * 0.05)  # 20 calls, 3 at a time
@@ -52,7 +52,7 @@ def test_only_so_many_calls_are_made_at_once() -> None:
 def test_only_what_failed_is_tried_again_after_a_growing_pause() -> None:
     source = Source()
     source.answers = [failing(), lambda keys: {key: 0 for key in keys}, failing()]
-    lookup, clock = looked_up(source, patience=patience(in_flight=1))
+    lookup, clock = looked_up(source, fetch_policy=policy(in_flight=1))
     lookup.wait(ids_of(lookup, 1, 2, 3))
     assert source.calls == [[1, 2], [3], [1, 2], [1, 2]]
     # Two calls, one of them while the first pause of 0.1 passes; then a pause of 0.2.
@@ -63,7 +63,7 @@ def test_only_what_failed_is_tried_again_after_a_growing_pause() -> None:
 def test_a_need_that_fails_for_good_is_raised_when_waited_for() -> None:
     source = Source()
     source.answers = list(ALWAYS)
-    lookup, clock = looked_up(source, patience=patience())
+    lookup, clock = looked_up(source, fetch_policy=policy())
     ids = ids_of(lookup, 1, 2)
     lookup.ask(ids)
     clock.advance(10)
@@ -83,7 +83,7 @@ def test_a_need_that_fails_for_good_is_raised_when_waited_for() -> None:
 def test_failed_keys_are_null_until_the_next_trigger_where_asked_for() -> None:
     source = Source()
     source.answers = list(ALWAYS)
-    lookup, _ = looked_up(source, patience=patience(), on_error="null")
+    lookup, _ = looked_up(source, fetch_policy=policy(), on_error="null")
     ids = ids_of(lookup, 1)
     lookup.wait(ids)
     assert lookup.arrow(ids).to_pylist() == [None]
@@ -100,7 +100,7 @@ def test_a_call_that_outlives_its_timeout_has_failed_and_its_answer_is_not_heard
     source = Source()
     source.delays = [5.0, 0.05]
     source.answers = [lambda keys: {key: 2 for key in keys}, lambda keys: {key: 1 for key in keys}]
-    lookup, clock = looked_up(source, patience=patience())
+    lookup, clock = looked_up(source, fetch_policy=policy())
     ids = ids_of(lookup, 1)
     lookup.wait(ids)
     assert lookup.arrow(ids).to_pylist() == [2]  # what the second call gave
@@ -112,14 +112,14 @@ def test_a_call_that_outlives_its_timeout_has_failed_and_its_answer_is_not_heard
 
 def test_a_source_that_hangs_is_told_as_a_timeout() -> None:
     source = Source(delay=60)
-    lookup, _ = looked_up(source, patience=patience())
+    lookup, _ = looked_up(source, fetch_policy=policy())
     with pytest.raises(RemoteError, match="TimeoutError: no answer within 1 s"):
         lookup.wait(ids_of(lookup, 1))
 
 
 def test_needs_go_before_what_is_fetched_ahead() -> None:
     source = Source()
-    lookup, _ = looked_up(source, strategy="hybrid", patience=patience(in_flight=1))
+    lookup, _ = looked_up(source, strategy="hybrid", fetch_policy=policy(in_flight=1))
     lookup.ask(ids_of(lookup, 1, 2, 3, 4), ahead=True)
     lookup.wait(ids_of(lookup, 5, 6))
     lookup.wait(ids_of(lookup, 3, 4))
@@ -128,7 +128,7 @@ def test_needs_go_before_what_is_fetched_ahead() -> None:
 
 def test_what_is_fetched_ahead_goes_forward_when_needed() -> None:
     source = Source()
-    lookup, clock = looked_up(source, strategy="hybrid", patience=patience(in_flight=1))
+    lookup, clock = looked_up(source, strategy="hybrid", fetch_policy=policy(in_flight=1))
     lookup.ask(ids_of(lookup, *range(8)), ahead=True)
     lookup.wait(ids_of(lookup, 7))
     assert source.calls == [[0, 1], [6, 7]]
@@ -139,7 +139,7 @@ def test_what_is_fetched_ahead_goes_forward_when_needed() -> None:
 def test_a_failed_prefetch_is_dropped_and_harms_nobody() -> None:
     source = Source()
     source.answers = [failing()]
-    lookup, clock = looked_up(source, strategy="prefetch", patience=patience())
+    lookup, clock = looked_up(source, strategy="prefetch", fetch_policy=policy())
     ids = ids_of(lookup, 1)
     lookup.ask(ids, ahead=True)
     clock.advance(1)
@@ -153,7 +153,7 @@ def test_a_failed_prefetch_is_dropped_and_harms_nobody() -> None:
 def test_a_prefetch_that_is_needed_before_it_fails_is_tried_again() -> None:
     source = Source()
     source.answers = [failing()]
-    lookup, clock = looked_up(source, strategy="prefetch", patience=patience())
+    lookup, clock = looked_up(source, strategy="prefetch", fetch_policy=policy())
     lookup.ask(ids_of(lookup, 1), ahead=True)
     clock.advance(0.01)
     lookup.wait(ids_of(lookup, 1))
@@ -168,7 +168,7 @@ def test_a_prefetch_that_fails_as_it_is_needed_is_asked_for_again() -> None:
 
     source = Source()
     source.answers = [failing()]
-    lookup, _ = looked_up(source, strategy="prefetch", patience=patience())
+    lookup, _ = looked_up(source, strategy="prefetch", fetch_policy=policy())
     lookup = Lookup(lookup.remote, Late(lookup.remote, source))
     ids = ids_of(lookup, 1)
     lookup.ask(ids, ahead=True)
@@ -181,7 +181,7 @@ def test_an_open_circuit_makes_no_calls_then_one_that_probes() -> None:
     source = Source()
     source.answers = [failing()] * 4
     lookup, clock = looked_up(
-        source, patience=patience(failures=2, pause=5.0, in_flight=2, retries=4)
+        source, fetch_policy=policy(failures=2, pause=5.0, in_flight=2, retries=4)
     )
     lookup.ask(ids_of(lookup, 1, 2, 3, 4, 5, 6))
     clock.advance(5.0)
@@ -202,7 +202,7 @@ def test_an_open_circuit_makes_no_calls_then_one_that_probes() -> None:
 def test_needs_do_not_wait_for_ever_for_a_source_that_stays_away() -> None:
     source = Source()
     source.answers = [failing()] * 100
-    lookup, clock = looked_up(source, patience=patience(failures=2, pause=5.0, retries=2))
+    lookup, clock = looked_up(source, fetch_policy=policy(failures=2, pause=5.0, retries=2))
     with pytest.raises(RemoteError):
         lookup.wait(ids_of(lookup, *range(20)))
     assert clock.time < 20
@@ -213,7 +213,7 @@ def test_while_the_circuit_is_open_nothing_is_fetched_ahead() -> None:
     source = Source()
     source.answers = [failing()] * 2
     lookup, clock = looked_up(
-        source, strategy="hybrid", patience=patience(failures=1, pause=5.0, in_flight=1)
+        source, strategy="hybrid", fetch_policy=policy(failures=1, pause=5.0, in_flight=1)
     )
     lookup.ask(ids_of(lookup, 1))
     lookup.ask(ids_of(lookup, 2), ahead=True)
@@ -229,7 +229,7 @@ def test_where_failures_give_null_an_open_circuit_does_not_hold_matching_up() ->
     source = Source()
     source.answers = list(ALWAYS)
     lookup, clock = looked_up(
-        source, on_error="null", patience=patience(failures=2, pause=50.0, in_flight=1)
+        source, on_error="null", fetch_policy=policy(failures=2, pause=50.0, in_flight=1)
     )
     for block in range(10):
         ids = ids_of(lookup, *range(block * 10, block * 10 + 10))
@@ -242,10 +242,12 @@ def test_where_failures_give_null_an_open_circuit_does_not_hold_matching_up() ->
 def test_an_answer_that_is_no_mapping_is_a_failure() -> None:
     source = Source()
     source.answers = [lambda keys: [1, 2]] * 9  # type: ignore[list-item, return-value]
-    lookup, _ = looked_up(source, patience=patience(retries=0))
-    with pytest.raises(RemoteError, match="it gave list, not a dict from keys to values") as caught:
+    lookup, _ = looked_up(source, fetch_policy=policy(retries=0))
+    with pytest.raises(
+        RemoteError, match="it returned list, not a dict from keys to values"
+    ) as caught:
         lookup.wait(ids_of(lookup, 1))
-    assert str(caught.value.hint).startswith("fn takes a list of keys and gives a dict")
+    assert str(caught.value.hint).startswith("fn takes a list of keys and returns a dict")
 
 
 def test_an_error_of_the_library_is_final_and_keeps_its_hint() -> None:
@@ -254,7 +256,7 @@ def test_an_error_of_the_library_is_final_and_keeps_its_hint() -> None:
 
     source = Source()
     source.answers = [refuse]
-    lookup, clock = looked_up(source, patience=patience(failures=1))
+    lookup, clock = looked_up(source, fetch_policy=policy(failures=1))
     with pytest.raises(RemoteError, match="in 1 attempt: wrong password") as caught:
         lookup.wait(ids_of(lookup, 1))
     assert caught.value.hint == "give another one"
@@ -269,7 +271,7 @@ def test_what_the_source_knows_to_be_secret_is_not_told() -> None:
 
     source = Secretive()
     source.answers = [failing("redis://u:s3cret@host\n refused " + "x" * 1000)] * 3
-    lookup, _ = looked_up(source, patience=patience())
+    lookup, _ = looked_up(source, fetch_policy=policy())
     with pytest.raises(RemoteError) as caught:
         lookup.wait(ids_of(lookup, 1))
     assert "u:***@host refused" in str(caught.value)
@@ -287,7 +289,7 @@ def test_an_exception_that_cannot_be_read_is_told_by_its_type() -> None:
 
     source = Source()
     source.answers = [odd] * 3
-    lookup, _ = looked_up(source, patience=patience())
+    lookup, _ = looked_up(source, fetch_policy=policy())
     with pytest.raises(RemoteError, match="3 attempts: Odd"):
         lookup.wait(ids_of(lookup, 1))
 
@@ -316,7 +318,7 @@ def test_every_batch_ends_whatever_the_source_does(
         source,
         strategy="hybrid",
         on_error=on_error,
-        patience=patience(in_flight=in_flight, failures=3, pause=2.0),
+        fetch_policy=policy(in_flight=in_flight, failures=3, pause=2.0),
     )
     for keys, ahead in asks:
         lookup.ask(ids_of(lookup, *keys), ahead=ahead)

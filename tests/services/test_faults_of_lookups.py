@@ -31,7 +31,7 @@ HASTY = FetchPolicy(timeout=2.0, retries=1, backoff=0.01, batch=7)
 def lookup(fetch: Any, value: pa.DataType = pa.int64(), **options: Any) -> Iterator[Lookup]:  # noqa: B008
     remote = RemoteSpec(
         "limits", fetch.reading(value, 1), (pa.string(),), value,
-        **({"patience": PATIENT} | options),
+        **({"fetch_policy": PATIENT} | options),
     )  # fmt: skip
     made = Lookup(remote)
     try:
@@ -108,7 +108,7 @@ def test_a_postgres_that_dies_and_comes_back_in_mid_query_costs_time_only(
 
 def test_a_postgres_that_is_held_still_does_not_hold_the_query(postgres: Postgres) -> None:
     query = "SELECT k, length(k) FROM (VALUES ('a'), ('bb')) t (k) WHERE k IN :keys"
-    with lookup(make_sql_source(postgres.url(), query=query), patience=HASTY) as made:
+    with lookup(make_sql_source(postgres.url(), query=query), fetch_policy=HASTY) as made:
         assert values(made, ["a"]) == [1]
         postgres.service.hold()
         try:
@@ -127,7 +127,7 @@ def test_a_service_that_stays_away_ends_the_query_or_is_null(
 ) -> None:
     keys = filled(redis_server, 10)
     source = make_redis_source(redis_server.url, timeout=0.3)
-    with lookup(source, patience=HASTY, on_error=on_error) as made:
+    with lookup(source, fetch_policy=HASTY, on_error=on_error) as made:
         assert values(made, keys[:3]) == [0, 1, 2]
         redis_server.stop()
         try:
@@ -161,7 +161,7 @@ def test_a_wrong_password_is_tried_once_and_not_shown(postgres: Postgres) -> Non
         assert made.metrics.calls == 1
     text = str(found.value) + repr(found.value.details)
     assert "hunter2" not in text
-    assert "give password=" in text
+    assert "pass password=" in text
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

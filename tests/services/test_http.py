@@ -186,7 +186,7 @@ def test_a_key_that_keeps_failing_fails_alone(json_service: JsonService) -> None
     json_service.answer = lambda asked: Reply(1) if asked.key == "a" else Reply(status=500)
     found = source(json_service, pa.int64())(["a", "b"])
     assert found["a"] == 1
-    assert "status 500 Internal Server Error, asked 4 times" in found["b"].message
+    assert "status 500 Internal Server Error, requested 4 times" in found["b"].message
     assert 5 <= len(json_service.asked) <= 6
 
 
@@ -269,15 +269,15 @@ def test_headers_are_sent(json_service: JsonService) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "ftp://x/{}"}, "does not know the URL"),
-        ({"url": 3}, "does not know the URL"),
-        ({"url": "http://x/"}, "no place for the key"),
-        ({"method": "PUT"}, "knows GET and POST"),
+        ({"url": "ftp://x/{}"}, "cannot read the URL"),
+        ({"url": 3}, "cannot read the URL"),
+        ({"url": "http://x/"}, "no placeholder for the key"),
+        ({"method": "PUT"}, "method is 'PUT'"),
         ({"method": "POST"}, "a POST sends many"),
         ({"key": "org"}, "answer to a batch"),
-        ({"headers": {"X": 3}}, "header X is neither"),
+        ({"headers": {"X": 3}}, "header X must be text or a function"),
         ({"concurrency": 0}, "at least 1"),
-        ({"path": 3}, "path is no text"),
+        ({"path": 3}, "path must be text"),
     ],
 )
 def test_what_is_written_wrongly_is_said_on_the_driver(
@@ -290,5 +290,5 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
 def test_keys_of_the_answer_must_be_as_many_as_those_of_the_pattern() -> None:
     with pytest.raises(PatternError, match="names 0 fields"):
         make_http_source("http://x", method="POST").reading(pa.int64(), 2)
-    with pytest.raises(PatternError, match="places for 1"):
+    with pytest.raises(PatternError, match="placeholders for 1"):
         make_http_source("http://x/{0}").reading(pa.int64(), 2)

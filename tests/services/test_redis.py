@@ -153,14 +153,14 @@ def test_threads_share_one_client(redis_server: Redis) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "http://x"}, "does not know the URL http://x"),
-        ({"url": ""}, "url is neither a text nor a function"),
-        ({"key": "limit"}, "no place"),
-        ({"kind": "zset"}, "no kind 'zset'"),
-        ({"hash": "limits", "kind": "set"}, "hold texts"),
-        ({"timeout": 0}, "timeout is no number of seconds"),
-        ({"password": 3}, "password is neither"),
-        ({"url": "redis://:one@x", "password": "other"}, "redis://x has a password, and there is"),
+        ({"url": "http://x"}, "cannot read the URL http://x"),
+        ({"url": ""}, "url must be text or a function"),
+        ({"key": "limit"}, "no placeholder"),
+        ({"kind": "zset"}, "kind is 'zset'"),
+        ({"hash": "limits", "kind": "set"}, "hold strings"),
+        ({"timeout": 0}, "timeout must be a number of seconds"),
+        ({"password": 3}, "password must be text or a function"),
+        ({"url": "redis://:one@x", "password": "other"}, "there are two passwords: in redis://x"),
     ],
 )
 def test_what_is_written_wrongly_is_said_on_the_driver(
@@ -173,12 +173,12 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
 @pytest.mark.parametrize(
     ("options", "type_", "parts", "message"),
     [
-        ({"key": "{}"}, pa.int64(), 2, "number the places"),
-        ({"key": "{0}"}, pa.int64(), 2, "places for 1 key parts"),
-        ({"key": "{0}:{1}"}, pa.int64(), 1, "places for 2 key parts"),
+        ({"key": "{}"}, pa.int64(), 2, "number the placeholders"),
+        ({"key": "{0}"}, pa.int64(), 2, "placeholders for 1 key parts"),
+        ({"key": "{0}:{1}"}, pa.int64(), 1, "placeholders for 2 key parts"),
         ({"kind": "string"}, pa.list_(pa.int64()), 1, 'kind="string"'),
         ({"kind": "hash"}, pa.int64(), 1, 'kind="hash"'),
-        ({}, pa.duration("us"), 1, "gives no values of type duration"),
+        ({}, pa.duration("us"), 1, "cannot return values of type duration"),
     ],
 )
 def test_what_does_not_fit_the_pattern_is_said_on_the_driver(

@@ -88,7 +88,7 @@ def test_a_password_that_redis_refuses_is_final_and_not_shown(
     fetch = make_redis_source(locked_redis.url, password=password).reading(pa.int64(), 1)
     with pytest.raises(RemoteError, match="redis at redis://127") as found:
         fetch(["a"])
-    assert "give password=" in str(found.value)
+    assert "pass password=" in str(found.value)
     assert_hidden(texts_of(found.value), "wrong")
     assert_hidden(texts_of(found.value))
 
@@ -111,7 +111,7 @@ def test_a_login_that_postgres_refuses_is_final_and_not_shown(
     )
     with pytest.raises(RemoteError, match=r"sql at postgresql\+psycopg://127.0.0.1") as found:
         fetch([1])
-    assert "give password=" in str(found.value)
+    assert "pass password=" in str(found.value)
     assert user in str(found.value)
     assert_hidden(texts_of(found.value))
 
@@ -142,7 +142,7 @@ def test_a_library_that_is_missing_is_named_with_its_extra(
     loaded = [name for name in sys.modules if name.partition(".")[0] == library]
     for name in [library, *loaded]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(RemoteError, match="a worker lacks a library") as found:
+    with pytest.raises(RemoteError, match="a library is missing in a worker") as found:
         fetch(["a"])
     assert f"pip install 'spark-cep[{extra}]'" in str(found.value)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -171,7 +171,7 @@ def test_threads_share_one_pool(database: Database) -> None:
     [
         ({"table": "nowhere", "key": "org", "value": "max"}, "nowhere"),
         ({"table": "limits", "key": "org", "value": "minimum"}, "minimum"),
-        ({"query": "SELECT org FROM limits WHERE org IN :keys"}, "gives no column behind"),
+        ({"query": "SELECT org FROM limits WHERE org IN :keys"}, "has no column after"),
         ({"query": "SELECT org, max FROM limits WHERE org IN :keys ORDER"}, "syntax error"),
     ],
 )
@@ -194,14 +194,14 @@ def test_a_value_of_another_type_is_the_failure_of_its_key(database: Database) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "needs a table or a query"),
-        ({"table": "t", "query": "SELECT 1"}, "needs a table or a query"),
-        ({"table": "t"}, "without key="),
+        ({}, "needs either a table or a query"),
+        ({"table": "t", "query": "SELECT 1"}, "needs either a table or a query"),
+        ({"table": "t"}, "key= is missing"),
         ({"table": "t", "key": []}, "is not a column"),
         ({"query": "SELECT 1"}, "no :keys"),
         ({"query": "SELECT x::keys FROM t"}, "no :keys"),
-        ({"query": "DELETE FROM t WHERE a IN :keys"}, "is no SELECT"),
-        ({"query": "SELECT a, b FROM t WHERE a IN :keys", "key": "a"}, "there is a query"),
+        ({"query": "DELETE FROM t WHERE a IN :keys"}, "is not a SELECT"),
+        ({"query": "SELECT a, b FROM t WHERE a IN :keys", "key": "a"}, "not for a query"),
     ],
 )
 def test_what_is_written_wrongly_is_said_on_the_driver(
@@ -215,7 +215,7 @@ def test_what_is_written_wrongly_is_said_on_the_driver(
     ("url", "message"),
     [
         ("limits.db", "is not a database URL"),
-        ("nosuch://x/y", "does not know: nosuch"),
+        ("nosuch://x/y", "does not support: nosuch"),
         ("sqlite://", "in memory"),
         ("mysql+pymysql://root:hunter2@x/y", "needs the database driver pymysql"),
     ],
@@ -246,8 +246,8 @@ def test_a_file_that_a_worker_lacks_is_not_made(tmp_path: Path) -> None:
     ("options", "type_", "parts", "message"),
     [
         ({"key": "a", "value": "b"}, pa.int64(), 2, "called with 2"),
-        ({"key": "a"}, pa.int64(), 1, "which column is the value"),
-        ({"key": "a", "value": "b", "many": True}, pa.int64(), 1, "many rows a key are an array"),
+        ({"key": "a"}, pa.int64(), 1, "value= is missing"),
+        ({"key": "a", "value": "b", "many": True}, pa.int64(), 1, "many=True returns arrays"),
     ],
 )
 def test_what_does_not_fit_the_pattern_is_said_on_the_driver(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.programs import Prepared, prepare
 from spark_cep.spark.shedding import SheddingAnalysis
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.sampling import make_sample_context
@@ -17,6 +16,7 @@ from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from spark_cep.udfs.shedding.passing import tables_of
 from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts
+from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
     from spark_cep import Pattern

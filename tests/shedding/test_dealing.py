@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.programs import prepare
 from spark_cep import all_of, event, seq
 from spark_cep.shed import Shed
 from spark_cep.spark.shedding import measure_recall
@@ -13,6 +12,7 @@ from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.shedding.learning import LOAD_POWERS, RowSample, estimate_loads, learn_model
 from spark_cep.udfs.shedding.quota import kinds_of, share_quota, weights_of
+from tests.programs import prepare
 from tests.shedding.learned import looked
 
 A, B, C = (event(name, f"kind = {number}") for number, name in enumerate("abc"))
@@ -29,7 +29,7 @@ def columns(rows: int = 6000) -> dict[str, np.ndarray]:
 def test_beside_a_list_other_kinds_are_not_starved() -> None:
     prepared = prepare(LISTED, columns())
     seen = looked(prepared.program, prepared.table, Shed(keep=SHARE))
-    assert seen.learnt.leaning < 1
+    assert seen.learnt.load_power < 1
     estimates = estimate_from_table(prepared.program, prepared.table)
     assert estimates is not None
     program = prepared.program
@@ -51,4 +51,4 @@ def test_where_nothing_speaks_against_it_quotas_are_the_papers() -> None:
     pattern = all_of(A, B).where("b.x > a.x + 20").within(20)
     prepared = prepare(pattern, columns())
     learnt = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
-    assert learnt.leaning == LOAD_POWERS[0] == 1
+    assert learnt.load_power == LOAD_POWERS[0] == 1

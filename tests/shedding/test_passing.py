@@ -26,7 +26,7 @@ from spark_cep.udfs.shedding.utility import LEVELS
 from tests.shedding.learned import FEW, prepared_of, tables
 
 if TYPE_CHECKING:
-    from benchmarks.programs import Prepared
+    from tests.programs import Prepared
 
 A, B, C = (event(name, f"kind = {number}") for number, name in enumerate("abc"))
 ROWS = 9_000

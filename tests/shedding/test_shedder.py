@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.programs import Prepared, prepare
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.shedding.learning import RowSample, learn_model, statistics_of
 from spark_cep.udfs.shedding.pace import TriggerArrival
 from spark_cep.udfs.shedding.shedder import LEAST_ROWS, MANY_ROWS, Admission, Shedder
 from spark_cep.udfs.shedding.utility import StreamSheddingSpec
+from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,8 +54,8 @@ def come(each: Shedder, table: pa.Table, trigger: int, seconds: float = 0.0) -> 
     )
     admitted = each.admit(turn, table)
     each.clock.now += seconds
-    each.took(turn, admitted, seconds)
-    each.learn_if_there_is_room(turn, seconds)
+    each.record(turn, admitted, seconds)
+    each.learn_if_idle(turn, seconds)
     return admitted
 
 
@@ -170,7 +170,7 @@ def test_the_bound_holds_when_a_row_takes_ten_times_as_long_as_before() -> None:
         part = max(each.part(share), share**2)
         seconds = 0.003 + admitted.rows.num_rows * 1.5e-6 + table.num_rows * row * part
         clock.now += seconds
-        each.took(turn, admitted, seconds)
+        each.record(turn, admitted, seconds)
         if trigger < 5:
             assert share == 1.0
         if trigger > 6:

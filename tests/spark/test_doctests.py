@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.documented import NEEDS_SPARK, public_objects
+from tests.documented import examples, public_objects
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,11 +17,18 @@ pytestmark = pytest.mark.spark
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@pytest.mark.parametrize("name", sorted(NEEDS_SPARK))
+@pytest.mark.parametrize(
+    "name", [name for name in public_objects() if examples(name, with_spark=True)]
+)
 def test_docstring_examples_hold(spark: SparkSession, name: str) -> None:
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
-    found = doctest.DocTestFinder(recurse=False).find(
-        public_objects()[name], name, module=False, globs={"spark": spark.newSession()}
-    )
-    assert [runner.run(each).attempted > 0 for each in found] == [True]
+    session = spark.newSession()
+    for found in examples(name, with_spark=True):
+        found.globs["spark"] = session
+        runner.run(found)
     assert runner.summarize().failed == 0
+
+
+def test_the_functions_that_take_dataframes_have_examples() -> None:
+    named = {name for name in public_objects() if examples(name, with_spark=True)}
+    assert {"match_pattern", "explain", "plan_of", "metrics", "sql", "install"} <= named

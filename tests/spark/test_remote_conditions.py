@@ -175,7 +175,7 @@ def test_sql_takes_sources_with_a_statement_or_with_the_session(
     assert sorted(map(tuple, given.collect())) == [(1, 4), (2, 4), (5, 6)]
     with pytest.raises(cep.PatternError, match="there is no remote source 'p'"):
         cep.sql(spark, text, remotes={"l": remotes["l"]})
-    with pytest.raises(cep.PatternError, match="looks anything up in the remote 'x'"):
+    with pytest.raises(cep.PatternError, match="uses the remote 'x'"):
         cep.sql(spark, "SELECT 1", remotes={"x": remotes["l"]})
 
 

@@ -167,6 +167,6 @@ def values(rows: Iterable[Any]) -> set[Any]:
 
 
 def test_a_source_is_not_asked_with_texts_and_numbers(spark: SparkSession) -> None:
-    with pytest.raises(cep.PatternError, match="is asked with STRING and INT in different") as said:
+    with pytest.raises(cep.PatternError, match="are of types STRING and INT") as said:
         measured(spark, m="remote('limits', a.org).max", n="remote('limits', a.id).max")
     assert said.value.hint == "cast the key in one of them"

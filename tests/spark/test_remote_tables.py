@@ -143,7 +143,7 @@ def test_a_table_that_is_too_large_for_the_workers_is_refused(
     monkeypatch.setattr("spark_cep.spark.lookups.MOST_BYTES", 1 << 20)
     table = spark.range(200_000).selectExpr("CAST(id AS STRING) AS u", "'x' AS l", "id AS v")
     remotes = {"big": cep.Remote.table(table, ["u", "l"], "v")}
-    with pytest.raises(cep.PatternError, match="'big' is too large for every worker"):
+    with pytest.raises(cep.PatternError, match="'big' is too large to send to every worker"):
         found(rows, PAIR.where("remote('big', a.user, b.loc) > 1"), remotes=remotes)
 
 
@@ -196,5 +196,5 @@ def test_what_a_table_cannot_be_asked_is_said_before_any_job(
 
 
 def test_a_source_that_is_not_used_is_said(rows: DataFrame, limits: cep.Remote) -> None:
-    with pytest.raises(cep.PatternError, match="looks anything up in the remote 'l'"):
+    with pytest.raises(cep.PatternError, match="uses the remote 'l'"):
         found(rows, PAIR, remotes={"l": limits})

@@ -242,7 +242,7 @@ def test_with_room_for_all_nothing_is_shed_or_said(
     assert cep.metrics(answer)["estimated_recall"] == 1
     assert "shed" not in cep.metrics(answer)
     cep.explain(answer)
-    assert "all of it: matching 4," in capsys.readouterr().out
+    assert "all rows: matching 4," in capsys.readouterr().out
 
 
 def test_too_little_time_sheds(stock: DataFrame, capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,4 +94,4 @@ def test_with_room_for_all_nothing_is_shed(found: dict[str, object]) -> None:
 
 
 def test_refusals_are_the_same(found: dict[str, object]) -> None:
-    assert "shed= does not go with the strategy 'strict'" in str(found["refusal"])
+    assert "shed= cannot be used with the strategy 'strict'" in str(found["refusal"])

@@ -229,9 +229,9 @@ def test_a_history_is_for_streams_and_none_itself(spark: SparkSession, tmp_path:
     batch = files.batch(spark)
     with pytest.raises(cep.PlanError, match="history= is for streams"):
         batch.match_pattern(RISING, **KEYED, shed=cep.Shed(keep=0.3, history=batch))
-    with pytest.raises(cep.PlanError, match="history is a stream"):
+    with pytest.raises(cep.PlanError, match="and is a stream"):
         cep.Shed(keep=0.3, history=files.stream(spark))
-    with pytest.raises(cep.PlanError, match="history is no DataFrame but str"):
+    with pytest.raises(cep.PlanError, match="and is of type str"):
         cep.Shed(keep=0.3, history="past.parquet")  # type: ignore[arg-type]
 
 

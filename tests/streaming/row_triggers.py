@@ -13,10 +13,11 @@ from spark_cep.udfs.execution import state
 from spark_cep.udfs.execution.job import StreamJob, TriggerInput
 from spark_cep.udfs.execution.packing import from_blob, pack_rows
 from spark_cep.udfs.execution.row_engine import compile_row_program
-from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.rows.advance import row_program_fingerprint
+from tests.memory_store import InMemoryStore
 from tests.rows.advances import table
 from tests.rows.programs import SCHEMA, K, T
 

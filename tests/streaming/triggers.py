@@ -14,17 +14,18 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_cep.udfs.events.state import fingerprint_program
+from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.execution import state
 from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput
 from spark_cep.udfs.execution.packing import from_blob, pack_rows
-from spark_cep.udfs.execution.state import InMemoryStore, make_identity
+from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import EventOutput, Field
 from spark_cep.udfs.program import Adaptation, Plan
 from spark_cep.udfs.shedding import shedder
 from spark_cep.udfs.shedding.pace import note_arrival
 from tests.local import Pipeline, Setting
+from tests.memory_store import InMemoryStore
 from tests.settings import plans
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Stream:
             row=(Field(row, "u"), Field(-1 + len(program.columns), "p")),
         )
         schema = self._table.schema
-        whose = make_identity(fingerprint_program(program), schema, 1)
+        whose = make_identity(fingerprint(event_program(program)), schema, 1)
         self.job = StreamJob(program, output, schema, whose, "one", shed)
         self.store = InMemoryStore()
         self.metrics: list[dict[str, Any]] = []

@@ -34,9 +34,9 @@ class TriggerShedding:
     def finish(self) -> None:
         """To be called when the engine is done with the rows and has saved its state."""
         matching_seconds = perf_counter() - self._began
-        self._shedder.took(self._turn, self._admitted, matching_seconds)
+        self._shedder.record(self._turn, self._admitted, matching_seconds)
         began = perf_counter()
-        self._shedder.learn_if_there_is_room(self._turn, matching_seconds)
+        self._shedder.learn_if_idle(self._turn, matching_seconds)
         self._seconds += perf_counter() - began
 
     def metrics(self) -> dict[str, Any]:

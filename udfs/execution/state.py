@@ -165,33 +165,8 @@ class StateStore(Protocol):
     def remove(self, number: int) -> None: ...
 
 
-@dataclass
-class InMemoryStore:
-    """A store for tests and for measuring."""
-
-    kept: bytes | None = None
-    blobs: dict[int, bytes] = field(default_factory=dict)
-    reads: int = 0
-
-    def header(self) -> bytes | None:
-        return self.kept
-
-    def put_header(self, header: bytes) -> None:
-        self.kept = header
-
-    def read(self, number: int) -> bytes:
-        self.reads += 1
-        return self.blobs[number]
-
-    def write(self, number: int, blob: bytes) -> None:
-        self.blobs[number] = blob
-
-    def remove(self, number: int) -> None:
-        del self.blobs[number]
-
-
 # ---- the worker's memory -----------------------------------------------------------------------
-#
+
 # The store is the truth. What is remembered counts only if the header in the store has the nonce
 # that it was remembered with: another worker, a task that was tried again or a restart of the query
 # have written another one.

@@ -1,8 +1,8 @@
-"""What becomes of an answer: values into the store, or reasons why there are none.
+"""What becomes of an answer of a source: values in the store, or the reasons why there are none.
 
-Always holds: a key that an answer leaves out has NULL, and so has a failed one with
-on_error="null", until the next trigger. Of a whole, all the parts that came with it are known, also
-those that nobody has asked for yet; a part that did not come is NULL.
+Always holds: a key that an answer leaves out has the value NULL, and so has a failed key with
+on_error="null", until the next trigger. An answer for a whole decides all its parts, also those
+that nobody has requested yet; a part that is not in it is NULL.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 _MISSING = object()
-_HINT = 'see that the source answers, raise timeout or retries, or say on_error="null"'
-_HINT_TYPE = "give value_type as the source has it, or convert in the function that fetches"
-_HINT_PART = "give parts by their full keys, as part_of gets them"
+_HINT = 'check that the source answers, raise timeout or retries, or set on_error="null"'
+_HINT_TYPE = "declare the type of the values as value_type, or convert them in the function"
+_HINT_PART = "return parts by their full keys, as part_of takes them"
 
 
 class LookupValues:
-    """The values by id. `error` says why an element has failed."""
+    """The values by id, and the failures by element."""
 
     def __init__(
         self, remote: RemoteSpec, keys: KeyIndex, parts: PartIndex, states: ElementStates
@@ -65,10 +65,11 @@ class LookupValues:
             failure.text, hint=failure.hint or _HINT, details={"remote": self._remote.name}
         )
 
-    def arrived(self, arrival: FetchResult, metrics: LookupMetrics) -> None:
+    def receive(self, arrival: FetchResult, metrics: LookupMetrics) -> None:
+        """Stores the values of a batch, or records why there are none."""
         elements, keys = arrival.batch.elements, arrival.batch.keys
         if arrival.answer is None:
-            self._given_up(arrival, metrics)
+            self._give_up(arrival, metrics)
             return
         answer = _canonical_answer(arrival.answer, keys)
         given = [answer.get(key, _MISSING) for key in keys]
@@ -78,7 +79,7 @@ class LookupValues:
         put(elements, values, arrival.ended, metrics)
 
     def drop(self, elements: Array) -> None:
-        """Forgets the values of elements that are here."""
+        """Forgets the values of elements that are present."""
         if not len(elements):
             return
         self._states.drop(elements)
@@ -93,7 +94,7 @@ class LookupValues:
         if renumbered is not None:
             rows[:] = renumbered[rows]
 
-    def _given_up(self, arrival: FetchResult, metrics: LookupMetrics) -> None:
+    def _give_up(self, arrival: FetchResult, metrics: LookupMetrics) -> None:
         elements = arrival.batch.elements
         if arrival.batch.ahead:
             self._states.state.all[elements] = ABSENT
@@ -110,7 +111,7 @@ class LookupValues:
         if self._remote.on_error == "null":
             metrics.failures += len(elements)
             self._states.arrive(elements, np.full(len(elements), LEAST_BYTES), ended)
-            self._states.untrue.all[elements] = True
+            self._states.failed_null.all[elements] = True
         else:
             self._failures.update(failures)
             self._states.state.all[elements] = FAILED
@@ -121,7 +122,7 @@ class LookupValues:
         try:
             rows = self.store.put(values)
         except RemoteValueError:
-            errors = self._garbage(elements, elements, values)
+            errors = self._value_errors(elements, elements, values)
             self._fail(errors, ended, metrics)
             good = np.array([int(element) not in errors for element in elements], np.bool_)
             elements = elements[good]
@@ -139,30 +140,30 @@ class LookupValues:
                 self._arrive_whole(element, [], [], ended)
             elif not isinstance(whole, Mapping):
                 key = self._parts.keys(np.array([element]))[0]
-                errors[element] = self._told(
+                errors[element] = self._value_failure(
                     key, whole, f"{type(whole).__name__} instead of a dict"
                 )
             else:
                 keys, parts = list(whole.keys()), list(whole.values())
                 if not all(map(self._is_key, keys)):
-                    errors[element] = self._no_key(element)
+                    errors[element] = self._part_key_failure(element)
                     continue
                 try:
                     self._arrive_whole(element, keys, parts, ended)
                 except RemoteValueError:
                     places = np.full(len(keys), element)
-                    errors |= self._garbage(places, self._parts.intern(element, keys), parts)
+                    errors |= self._value_errors(places, self._parts.intern(element, keys), parts)
         if errors:
             self._fail(errors, ended, metrics)
 
     def _is_key(self, key: Any) -> bool:
-        """Whether it has as many parts as the keys that are asked for."""
+        """Whether a key has as many parts as the keys of `remote(...)`."""
         count = len(self._remote.keys)
         return count == 1 or (isinstance(key, tuple) and len(key) == count)
 
-    def _no_key(self, element: int) -> FetchFailure:
+    def _part_key_failure(self, element: int) -> FetchFailure:
         whole, count = self._parts.keys(np.array([element]))[0], len(self._remote.keys)
-        text = f"gave for key {whole!r} a part whose key is no tuple of {count}"
+        text = f"returned for key {whole!r} a part whose key is not a tuple of {count}"
         return FetchFailure(f"remote {self._remote.name!r} {text}", _HINT_PART)
 
     def _arrive_whole(self, element: int, keys: list[Any], parts: list[Any], ended: float) -> None:
@@ -175,27 +176,29 @@ class LookupValues:
         self._states.grow(self._parts.size)
         self._states.arrive(np.array([element]), np.array([size]), ended)
 
-    def _garbage(self, elements: Array, ids: Array, values: list[Any]) -> dict[int, FetchFailure]:
-        """Why which elements have no value."""
+    def _value_errors(
+        self, elements: Array, ids: Array, values: list[Any]
+    ) -> dict[int, FetchFailure]:
+        """The elements with values that do not fit the type, and why."""
         errors: dict[int, FetchFailure] = {}
         for element, id_, value in zip(elements.tolist(), ids.tolist(), values, strict=True):
             try:
                 to_arrow([value], self._remote.value)
-            except RemoteValueError as garbage:
-                errors[element] = self._told(self._keys.values[id_], value, garbage.message)
+            except RemoteValueError as error:
+                errors[element] = self._value_failure(self._keys.values[id_], value, error.message)
         return errors
 
-    def _told(self, key: Any, value: Any, what: str) -> FetchFailure:
-        """A value that is an error of this library, of a ready source, says by itself why it is
-        none."""
+    def _value_failure(self, key: Any, value: Any, what: str) -> FetchFailure:
+        """The failure of one key. Ready-made sources return an error of this library as the value
+        of a key, and its message is enough."""
         name = self._remote.name
         if isinstance(value, CepError):
             return FetchFailure(f"remote {name!r}: {value.message}", value.hint)
-        return FetchFailure(f"remote {name!r} gave for key {key!r} {what}", _HINT_TYPE)
+        return FetchFailure(f"remote {name!r} returned for key {key!r} {what}", _HINT_TYPE)
 
 
 def _canonical_answer(answer: Mapping[Any, Any], keys: list[Any]) -> Mapping[Any, Any]:
-    """The answer by keys as they are kept. Only NaN needs it: Python tells one from another."""
+    """The answer by canonical keys. Only NaN needs this: for Python, two NaNs are two keys."""
     if any(map(_has_nan, keys)):
         return {canonical_key(key): value for key, value in answer.items()}
     return answer

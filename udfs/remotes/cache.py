@@ -1,14 +1,8 @@
-"""What fetched elements are worth: EIRES section 4, Equations 3 to 7 and Algorithm 2.
+"""What fetched elements are worth (EIRES, section 4: Equations 3 to 7 and Algorithm 2), and which
+of them a cache keeps (section 6).
 
-Elements are places in columns; a class of partial matches is a `level`. Time goes in steps, a
-block of the engine each. The future is estimated by the last `window` steps.
-
-Always holds: sums over the window are kept by adding what a step brings and taking away what
-leaves it, so a step costs what it touched. The utility of a whole is that of all its parts,
-because the caller names the whole for each of them (the part-of relation of the paper).
-
-Equation 6 has a factor (k' - k), the length of the future, which Algorithm 2 leaves out; here it
-is left out too, so that the weight says how one current need compares with one expected a step.
+Elements are places in columns; a class of partial matches is a `level`. Time advances in steps,
+one block of the engine each, and the last `window` steps estimate the future.
 """
 
 from __future__ import annotations
@@ -31,30 +25,39 @@ _Step = dict[int, "list[tuple[Array, Array]]"]
 
 
 def urgent_utility(latency: float, needs: Array) -> Array:
-    """Equation 3: partial matches that need an element now, weighted by its latency."""
+    """Equation 3: how many partial matches need an element now, times the latency."""
     return np.asarray(latency * needs)
 
 
 def future_utility(sizes: Array, relevance: Array, steps: float = 1) -> Array:
-    """Equation 6: `sizes` by class (#P), `relevance` by class and element (Pr)."""
+    """Equation 6: `sizes` by class (#P), `relevance` by class and element (Pr).
+
+    `steps` is the factor (k' - k), the length of the future. Algorithm 2 leaves it out, and so
+    does `FetchUtility`: the weight then compares a current need with one expected per step.
+    """
     return np.asarray(steps * (sizes[:, None] * relevance).sum(axis=0))
 
 
 def overall_utility(weight: float, now: Array, future: Array) -> Array:
-    """Equation 5."""
+    """Equation 5: the weighted sum of urgent and future utility."""
     return np.asarray(weight * now + (1 - weight) * future)
 
 
 def is_worth_fetching(candidates: Array, cached: Array) -> Array:
-    """Equation 7, flags: what is worth more than the least that is in the cache. An empty cache
-    has room for all."""
+    """Equation 7: flags of the candidates with more utility than the least in the cache. An empty
+    cache takes all."""
     if not len(cached):
         return np.ones(len(candidates), np.bool_)
     return np.asarray(candidates > cached.min())
 
 
 class FetchUtility:
-    """Algorithm 2. `needs`: of this step, by element."""
+    """Algorithm 2: the needs of this step, and those of the window by class.
+
+    The sums over the window add what a step brings and subtract what leaves it, so a step costs
+    what it touched. The utility of a whole is that of all its parts (the part-of relation),
+    because the caller names the whole for each of them.
+    """
 
     def __init__(self, window: int = UTILITY_WINDOW) -> None:
         self._window = window
@@ -64,7 +67,7 @@ class FetchUtility:
         self.is_known = False
 
     def needed(self, elements: Array, counts: Array, level: int) -> None:
-        """So many partial matches of a class need each of these elements; adds up in a step."""
+        """Counts the partial matches of a class that need each of these elements in this step."""
         if not len(elements):
             return
         self.is_known = True
@@ -76,7 +79,7 @@ class FetchUtility:
         self._steps[-1].setdefault(level, []).append((elements, counts))
 
     def step(self) -> None:
-        """The next step begins: nothing is needed yet in it."""
+        """Begins the next step, in which nothing is needed yet."""
         for pairs in self._steps[-1].values():
             for elements, _ in pairs:
                 self._needs.all[elements] = 0
@@ -87,12 +90,12 @@ class FetchUtility:
                     self._by_class[level].add(elements, counts, -1)
 
     def sizes(self) -> dict[int, float]:
-        """#P: how many partial matches of each class a step has on average."""
+        """#P: the mean number of partial matches of each class in a step."""
         return {level: known.total / len(self._steps) for level, known in self._by_class.items()}
 
     def of(self, elements: Array, weight: float, latency: float) -> Array:
-        """The overall utility of elements. Both its terms are weighted by the latency, as
-        Equation 4 sums up what Equation 3 weighs."""
+        """The overall utility of elements. The latency weighs both terms, because Equation 4 sums
+        the utilities of Equation 3."""
         now = urgent_utility(latency, _values_at(self._needs, elements))
         classes = [known for known in self._by_class.values() if known.total > 0]
         if not classes:
@@ -107,7 +110,7 @@ class FetchUtility:
 
 
 class _PartialMatchClass:
-    """tranKey and tranClass of one class, over the window."""
+    """`tranKey` (by element) and `tranClass` (`total`) of one class, over the window."""
 
     def __init__(self) -> None:
         self.counts = GrowableArray(np.float64)
@@ -120,33 +123,23 @@ class _PartialMatchClass:
 
 
 def _values_at(column: GrowableArray, elements: Array) -> Array:
-    """The column at elements, 0 beyond its end."""
+    """The entries of a column at elements; 0 beyond its end."""
     inside = elements < column.size
     return np.where(inside, column.all[np.where(inside, elements, 0)], 0.0)
 
 
-# --------------------------------------------------------------------------------------------------
-# Which elements a cache keeps when it is over its capacity (EIRES section 6).
-#
-# "lru": what was used last. "cost": elements that are needed for certain and were not used yet
-# (tier 1) before all others (tier 2), within a tier by utility over size, which approximates the
-# knapsack; what would not fit is passed over.
-#
-# Always holds: what is kept fits into the capacity, so an element larger than that never stays.
-# Pure functions on columns of the elements that are here; that values in use are never evicted is
-# the affair of who calls it, between blocks.
-# --------------------------------------------------------------------------------------------------
+# ---- eviction ------------------------------------------------------------------------------------
 
 
-# So often the knapsack looks past an element that does not fit. Each look is one cumulative sum;
-# what is left after them would fill gaps smaller than most elements.
+# How often the knapsack skips an element that does not fit. Each pass is one cumulative sum; the
+# gaps that are left after them are smaller than most elements.
 _PASSES: Final = 16
 
 
 @dataclass(frozen=True)
 class CachedElements:
-    """The elements that are here, a place each. `certain`: those of tier 1. `utility` is not read
-    for "lru"."""
+    """The present elements, one entry each. `certain`: they are needed and were not used yet.
+    "lru" does not read `utility`."""
 
     sizes: Array
     last_used: Array
@@ -154,33 +147,39 @@ class CachedElements:
     utility: Array
 
 
-def choose_kept(held: CachedElements, caching: Caching) -> Array:
-    """Flags: what stays."""
-    if held.sizes.sum() <= caching.capacity:
-        return np.ones(len(held.sizes), np.bool_)
+def choose_kept(present: CachedElements, caching: Caching) -> Array:
+    """Flags of the elements that stay when the cache is over its capacity. What stays always fits
+    into the capacity, so an element larger than that never stays. The caller keeps values that are
+    in use out of this.
+
+    "lru" keeps the most recently used elements. "cost" prefers elements that are certainly needed
+    (tier 1) to all others (tier 2), and within a tier utility per byte, which approximates the
+    knapsack."""
+    if present.sizes.sum() <= caching.capacity:
+        return np.ones(len(present.sizes), np.bool_)
     if caching.policy == "lru":
-        return _keep_most_recent(held, caching.capacity)
-    return _keep_most_useful(held, caching.capacity)
+        return _keep_most_recent(present, caching.capacity)
+    return _keep_most_useful(present, caching.capacity)
 
 
-def _keep_most_recent(held: CachedElements, capacity: int) -> Array:
-    """What stays when the longest unused go until the rest fits."""
-    order = np.argsort(-held.last_used, kind="stable")
-    order = order[held.sizes[order] <= capacity]
-    stays = np.zeros(len(held.sizes), np.bool_)
-    stays[order[np.cumsum(held.sizes[order]) <= capacity]] = True
+def _keep_most_recent(present: CachedElements, capacity: int) -> Array:
+    """Evicts the least recently used elements until the rest fits."""
+    order = np.argsort(-present.last_used, kind="stable")
+    order = order[present.sizes[order] <= capacity]
+    stays = np.zeros(len(present.sizes), np.bool_)
+    stays[order[np.cumsum(present.sizes[order]) <= capacity]] = True
     return stays
 
 
-def _keep_most_useful(held: CachedElements, capacity: int) -> Array:
-    density = held.utility / held.sizes
-    # The last key is the first to sort by; what was used later breaks ties.
-    order = np.lexsort((-held.last_used, -density, ~held.certain))
-    return fill_knapsack(order, held.sizes, capacity)
+def _keep_most_useful(present: CachedElements, capacity: int) -> Array:
+    density = present.utility / present.sizes
+    # The last key is the primary one; among ties, more recent use wins.
+    order = np.lexsort((-present.last_used, -density, ~present.certain))
+    return fill_knapsack(order, present.sizes, capacity)
 
 
 def fill_knapsack(order: Array, sizes: Array, capacity: int) -> Array:
-    """Flags: what is packed in this order, passing over what does not fit."""
+    """Flags of the elements that are packed in this order, skipping those that do not fit."""
     stays = np.zeros(len(sizes), np.bool_)
     for _ in range(_PASSES):
         order = order[sizes[order] <= capacity]

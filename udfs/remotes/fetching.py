@@ -1,16 +1,14 @@
-"""Which batch of keys is asked for next, and what becomes of one that fails: no threads, no clock.
+"""Calls of a source's function beside the matching: which batch of keys goes next, what becomes of
+a call that fails, and the threads that make the calls.
 
-`fetching.py` makes the calls; here is decided. Needs go before what is fetched ahead. A call that
-outlives its timeout has failed, and what it answers later is not heard. What failed is tried
-again after a pause that doubles, with jitter; what was fetched ahead is not, but dropped: nobody
-has needed it yet.
+`FetchScheduler` decides, without threads and without a clock. Needed keys go before prefetched
+ones. A call that outlives its timeout has failed, and its late answer is ignored. A failed batch is
+repeated after a pause that doubles, with jitter; a failed prefetch is dropped, because nobody has
+needed it yet. After several failures in a row the circuit is open: no call is made for a while,
+then a single one probes the source.
 
-After several failures in a row the circuit is open: no call is made for a while, then one to
-probe. Meanwhile nothing is fetched ahead; needs wait for the probe, whose failure counts for them
-too, but where failures give NULL (on_error="null") they are given up at once.
-
-Always holds: every batch ends exactly once, as an `Arrival`; at most `in_flight` calls are waited
-for at once.
+Always holds: every batch ends exactly once, with a `FetchResult`, and at most `in_flight` calls
+run at the same time.
 """
 
 from __future__ import annotations
@@ -37,21 +35,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class KeyBatch:
-    """`keys` of `elements`, one each. `ahead`: nobody needs them yet. `asked`: when, and how long
-    the asker had stood still by then."""
+    """A batch of `keys`, one for each of `elements`. `ahead`: nobody needs them yet.
+    `requested_at`: when, and `waited_s`: how long matching had waited in all by then."""
 
     elements: Array
     keys: list[Any]
     ahead: bool = False
     number: int = 0
     attempts: int = 0
-    asked: float = 0.0
-    stood: float = 0.0
+    requested_at: float = 0.0
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class FetchFailure:
-    """Why there is no value, fit to be shown. `is_final`: trying again would not help."""
+    """Why there is no value, without secrets. `is_final`: scheduler again would not help."""
 
     text: str
     hint: str | None = None
@@ -60,8 +58,8 @@ class FetchFailure:
 
 @dataclass(frozen=True)
 class FetchResult:
-    """How a batch ended, at time `ended`. `answer` None: it was given up for `failure`.
-    `seconds`: what the call took."""
+    """How a batch ended, at time `ended`. Without an `answer` it was given up for `failure`.
+    `seconds`: how long the call took."""
 
     batch: KeyBatch
     ended: float
@@ -72,7 +70,7 @@ class FetchResult:
 
 @dataclass(frozen=True)
 class SourceCall:
-    """`probes`: the circuit is open, and this tries whether it may be closed."""
+    """A running call. `probes`: the circuit is open, and this call tests the source."""
 
     number: int
     batch: KeyBatch
@@ -81,17 +79,21 @@ class SourceCall:
 
 
 class CircuitBreaker:
-    """Open after `failures` failed calls in a row, for `pause` seconds; then one call probes."""
+    """Open after `failures` failed calls in a row, for `pause` seconds; then one call probes.
 
-    def __init__(self, patience: FetchPolicy) -> None:
-        self._patience = patience
+    While it is open nothing is prefetched. Needs wait for the probe, whose failure counts for them,
+    too; where failures give NULL (on_error="null") they are given up at once.
+    """
+
+    def __init__(self, fetch_policy: FetchPolicy) -> None:
+        self._fetch_policy = fetch_policy
         self._failures = 0
         self._probing = False
         self.until = 0.0
 
     @property
     def broken(self) -> bool:
-        return self._failures >= self._patience.failures
+        return self._failures >= self._fetch_policy.failures
 
     def lets_pass(self, now: float) -> bool:
         soonest = self.lets_pass_at(now)
@@ -113,13 +115,14 @@ class CircuitBreaker:
         self._failures += 1
         self._probing = False
         if self.broken:
-            self.until = now + self._patience.pause
+            self.until = now + self._fetch_policy.pause
 
 
 @dataclass
 class _BatchQueue:
-    """Batches that no call has begun for: needs, what is fetched ahead, what has failed and waits
-    for its time. `by_number` has them all; an entry of `ahead` that was urged is in `needs`."""
+    """Batches without a call: `needs`, prefetches (`ahead`), and failed ones that wait for their
+    retry (`later`). `by_number` has all of them. A prefetch that became urgent is in `needs`, and
+    its entry in `ahead` is skipped."""
 
     needs: deque[KeyBatch] = field(default_factory=deque)
     ahead: deque[KeyBatch] = field(default_factory=deque)
@@ -128,22 +131,23 @@ class _BatchQueue:
 
 
 class FetchScheduler:
-    """`arrived` gets every arrival; `random` gives numbers from 0 to 1."""
+    """Decides what is called next. `on_result` receives every result; `random` returns numbers
+    from 0 to 1."""
 
     def __init__(
         self,
         remote: RemoteSpec,
         random: Callable[[], float],
-        arrived: Callable[[FetchResult], None],
+        on_result: Callable[[FetchResult], None],
     ) -> None:
         self._remote = remote
-        self._patience = remote.patience
+        self._fetch_policy = remote.fetch_policy
         self._random = random
-        self._arrived = arrived
+        self._on_result = on_result
         self._waiting = _BatchQueue()
         self._running: dict[int, SourceCall] = {}
         self._numbers = itertools.count()
-        self.circuit = CircuitBreaker(remote.patience)
+        self.circuit = CircuitBreaker(remote.fetch_policy)
         self.calls = 0
         self.keys = 0
 
@@ -157,7 +161,7 @@ class FetchScheduler:
         (waiting.ahead if batch.ahead else waiting.needs).append(batch)
 
     def urge(self, numbers: Iterable[int]) -> None:
-        """Somebody needs now what these batches fetch ahead."""
+        """Makes prefetches urgent: their keys are needed now."""
         running = {call.batch.number: call.batch for call in self._running.values()}
         for number in numbers:
             waiting = self._waiting.by_number.get(number)
@@ -174,11 +178,11 @@ class FetchScheduler:
     def next(self, now: float) -> SourceCall | None:
         """The call to make now, if there is one."""
         self._expire(now)
-        self._ripen(now)
+        self._queue_due_retries(now)
         circuit = self.circuit
         if circuit.broken and now < circuit.until:
             self._give_up_waiting(now)
-        if len(self._running) >= self._patience.in_flight or not circuit.lets_pass(now):
+        if len(self._running) >= self._fetch_policy.in_flight or not circuit.lets_pass(now):
             return None
         batch = self._first()
         if batch is None:
@@ -193,25 +197,25 @@ class FetchScheduler:
     def answered(self, call: SourceCall, answer: Mapping[Any, Any], now: float) -> None:
         if self._running.pop(call.number, None) is not None:
             self.circuit.succeeded()
-            self._arrived(FetchResult(call.batch, now, now - call.began, answer))
+            self._on_result(FetchResult(call.batch, now, now - call.began, answer))
 
     def failed(self, call: SourceCall, why: FetchFailure, now: float) -> None:
         if self._running.pop(call.number, None) is None:
             return
         if why.is_final:
             call.batch.attempts += 1
-            self.circuit.succeeded()  # the source is there
+            self.circuit.succeeded()  # the source is reachable
             self._give_up(call.batch, why, now)
             return
         self.circuit.failed(now)
         waiting = list(self._waiting.by_number.values()) if call.probes else []
         for batch in (call.batch, *waiting):
-            self._failed(batch, why, now)
+            self._retry_or_give_up(batch, why, now)
 
     def wake(self, now: float) -> float | None:
-        """When `next` has something to do; None: when something is added or ends."""
-        times = [call.began + self._patience.timeout for call in self._running.values()]
-        if len(self._running) < self._patience.in_flight:
+        """When `next` has something to do; None: not before a batch is added or a call ends."""
+        times = [call.began + self._fetch_policy.timeout for call in self._running.values()]
+        if len(self._running) < self._fetch_policy.in_flight:
             waiting = self._waiting
             times += [due for due, _, batch in waiting.later[:1]]
             soonest = self.circuit.lets_pass_at(now)
@@ -220,11 +224,11 @@ class FetchScheduler:
         return min(times, default=None)
 
     def _expire(self, now: float) -> None:
-        timeout = self._patience.timeout
+        timeout = self._fetch_policy.timeout
         for call in [c for c in self._running.values() if now >= c.began + timeout]:
             self.failed(call, FetchFailure(f"TimeoutError: no answer within {timeout:g} s"), now)
 
-    def _ripen(self, now: float) -> None:
+    def _queue_due_retries(self, now: float) -> None:
         waiting = self._waiting
         while waiting.later and waiting.later[0][0] <= now:
             _, _, batch = heapq.heappop(waiting.later)
@@ -235,24 +239,24 @@ class FetchScheduler:
         for queue, ahead in ((waiting.needs, False), (waiting.ahead, True)):
             while queue:
                 batch = queue.popleft()
-                # One that was urged or given up is still in the queue that it was in.
+                # A batch that became urgent or was given up is still in its old queue.
                 if batch.ahead == ahead and batch.number in waiting.by_number:
                     return waiting.by_number.pop(batch.number)
         return None
 
-    def _failed(self, batch: KeyBatch, why: FetchFailure, now: float) -> None:
+    def _retry_or_give_up(self, batch: KeyBatch, why: FetchFailure, now: float) -> None:
         batch.attempts += 1
         hopeless = self.circuit.broken and self._remote.on_error == "null"
-        if batch.ahead or hopeless or batch.attempts > self._patience.retries:
+        if batch.ahead or hopeless or batch.attempts > self._fetch_policy.retries:
             self._give_up(batch, why, now)
         elif batch.number not in self._waiting.by_number:
             self._waiting.by_number[batch.number] = batch
-            pause = self._patience.backoff * 2 ** (batch.attempts - 1)
+            pause = self._fetch_policy.backoff * 2 ** (batch.attempts - 1)
             due = now + pause * (0.5 + self._random())
             heapq.heappush(self._waiting.later, (due, batch.number, batch))
 
     def _give_up_waiting(self, now: float) -> None:
-        why = FetchFailure("it has failed so often in a row that it is not asked for a while")
+        why = FetchFailure("calls are paused after several failures in a row")
         for batch in list(self._waiting.by_number.values()):
             if batch.ahead or self._remote.on_error == "null":
                 self._give_up(batch, why, now)
@@ -262,34 +266,28 @@ class FetchScheduler:
         keys = "1 key" if len(batch.keys) == 1 else f"{len(batch.keys)} keys"
         tries = "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
         text = f"remote {self._remote.name!r} could not fetch {keys}, in {tries}: {why.text}"
-        self._arrived(FetchResult(batch, now, failure=replace(why, text=text)))
+        self._on_result(FetchResult(batch, now, failure=replace(why, text=text)))
 
 
-# --------------------------------------------------------------------------------------------------
-# Calls of a source's function, beside the matching: the only threads of the workers' room.
+# ---- making calls --------------------------------------------------------------------------------
 #
-# A `Lookup` sees a `Fetching`: batches go in, arrivals come out. `Threads` makes the calls in
-# daemon threads, `AtOnce` in the caller's, for sources that answer without waiting. A simulation
-# can bring one of its own, with a clock of its own.
-#
-# Threads follow one another: whoever takes a call leaves a successor that waits for the next one,
-# for a retry that is due, or for a timeout; so there is always one to notice, also while the
-# matching is busy. They begin with the first batch and end when idle, and in a forked process
-# they begin anew: threads do not survive a fork, so what was under way is asked again there.
-# --------------------------------------------------------------------------------------------------
+# A `Lookup` sees a `Fetcher`: batches go in, results come out. `ThreadedFetcher` calls in daemon
+# threads, the only threads in a worker besides those of clients. `ImmediateFetcher` calls in the
+# caller's thread, for sources that answer at once. A simulation brings its own, with its own clock.
 
 
-# Longer than between two blocks; starting a thread costs about 0.1 ms.
+# An idle thread waits this long for work: longer than from one block to the next. Starting a thread
+# takes about 0.1 ms.
 IDLE_S: Final = 2.0
 _LONGEST_MESSAGE: Final = 300
 _HINT: Final = (
-    "fn takes a list of keys and gives a dict, {key: value}, without keys it does not know"
+    "fn takes a list of keys and returns a dict {key: value}, without keys that it does not know"
 )
 
 
 class Fetcher(Protocol):
-    """`arrivals` grows by each; `calls` and `keys` count what was asked of the source. `broken`:
-    nothing should be fetched ahead now."""
+    """Makes calls. `arrivals` counts the results; `calls` and `keys` count what was requested from
+    the source. `broken`: nothing should be prefetched now."""
 
     @property
     def arrivals(self) -> int: ...
@@ -303,20 +301,20 @@ class Fetcher(Protocol):
     def now(self) -> float: ...
     def start(self, batches: list[KeyBatch]) -> None: ...
     def urge(self, numbers: Iterable[int]) -> None:
-        """Needed now, though asked for ahead."""
+        """Makes prefetches urgent."""
 
     def take(self) -> list[FetchResult]:
-        """What has arrived since the last time."""
+        """The results since the last call."""
 
     def wait(self) -> None:
-        """Until there is something to take."""
+        """Blocks until there is a result."""
 
     def close(self) -> None:
-        """Nobody waits any longer for what is under way."""
+        """Ends; nobody waits for running calls."""
 
 
 class ImmediateFetcher:
-    """Calls in the caller's thread, all keys in one, no second try."""
+    """Calls in the caller's thread, with all keys at once and without retries."""
 
     broken = False
 
@@ -355,6 +353,14 @@ class ImmediateFetcher:
 
 
 class ThreadedFetcher:
+    """Calls in daemon threads.
+
+    A thread that takes a call first starts a successor, which waits for the next call, for a retry
+    that is due or for a timeout. So there is always a thread that notices them, also while the
+    engine is busy. Threads start with the first batch and end when idle. They do not survive a
+    fork, so a forked process starts again and repeats the calls that were running.
+    """
+
     def __init__(
         self,
         remote: RemoteSpec,
@@ -370,40 +376,40 @@ class ThreadedFetcher:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._changed = threading.Condition()
-        self._trying = FetchScheduler(self._remote, self._jitter, self._arrive)
+        self._scheduler = FetchScheduler(self._remote, self._jitter, self._arrive)
         self._arrived: deque[FetchResult] = deque()
-        self._followers = 0
+        self._idle_threads = 0
         self._closed = False
 
     @property
     def calls(self) -> int:
-        return self._trying.calls
+        return self._scheduler.calls
 
     @property
     def keys(self) -> int:
-        return self._trying.keys
+        return self._scheduler.keys
 
     @property
     def broken(self) -> bool:
-        return self._trying.circuit.broken
+        return self._scheduler.circuit.broken
 
     def start(self, batches: list[KeyBatch]) -> None:
-        self._survive_fork()
+        self._restart_after_fork()
         with self._changed:
             for batch in batches:
-                self._trying.add(batch)
-            self._follow()
+                self._scheduler.add(batch)
+            self._start_follower()
             self._changed.notify_all()
 
     def urge(self, numbers: Iterable[int]) -> None:
-        self._survive_fork()
+        self._restart_after_fork()
         with self._changed:
-            self._trying.urge(numbers)
+            self._scheduler.urge(numbers)
             self._changed.notify_all()
 
     def take(self) -> list[FetchResult]:
-        self._survive_fork()
-        # Without the lock: a thread that holds it may not run until this one lets go of the GIL.
+        self._restart_after_fork()
+        # Without the lock: a thread that holds it may have to wait for this one to release the GIL.
         arrived = []
         while self._arrived:
             arrived.append(self._arrived.popleft())
@@ -414,7 +420,7 @@ class ThreadedFetcher:
             self._changed.wait_for(lambda: bool(self._arrived))
 
     def close(self) -> None:
-        self._survive_fork()
+        self._restart_after_fork()
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -425,90 +431,97 @@ class ThreadedFetcher:
         self.arrivals += 1
         self._changed.notify_all()
 
-    def _survive_fork(self) -> None:
+    def _restart_after_fork(self) -> None:
         if self._process == os.getpid():
             return
-        unfinished, arrived = list(self._trying.unfinished()), self._arrived
+        unfinished, arrived = list(self._scheduler.unfinished()), self._arrived
         calls, keys = self.calls, self.keys
         self._begin()
         self._arrived = arrived
-        self._trying.calls, self._trying.keys = calls, keys
+        self._scheduler.calls, self._scheduler.keys = calls, keys
         if unfinished:
             self.start(unfinished)
 
-    def _follow(self) -> None:
-        """Sees to it that a thread waits for the next call. Called with the lock held."""
-        if not self._followers:
+    def _start_follower(self) -> None:
+        """Makes sure that a thread waits for the next call. Called with the lock held."""
+        if not self._idle_threads:
             name = f"spark-cep remote {self._remote.name}"
             threading.Thread(target=self._run, name=name, daemon=True).start()
-            self._followers += 1
+            self._idle_threads += 1
 
     def _run(self) -> None:
-        trying, changed = self._trying, self._changed
+        scheduler, changed = self._scheduler, self._changed
         while True:
             with changed:
-                call = self._next_call(trying, changed)
-                self._followers -= 1
+                call = self._next_call(scheduler, changed)
+                self._idle_threads -= 1
                 if call is None:
                     return
-                # Where no thread can be had, this one goes on alone after its call.
+                # If no thread can be started, this one continues alone after its call.
                 with suppress(RuntimeError):
-                    self._follow()
+                    self._start_follower()
             answer = call_source(self._remote, call.batch.keys)
             with changed:
-                handle_answer(trying, call, answer, self.now())
+                handle_answer(scheduler, call, answer, self.now())
                 changed.notify_all()
-                if self._followers:
-                    return  # its successor goes on
-                self._followers += 1
+                if self._idle_threads:
+                    return  # its successor continues
+                self._idle_threads += 1
 
-    def _next_call(self, trying: FetchScheduler, changed: threading.Condition) -> SourceCall | None:
-        """The next call; None where there has been nothing to do for a while."""
+    def _next_call(
+        self, scheduler: FetchScheduler, changed: threading.Condition
+    ) -> SourceCall | None:
+        """The next call; None after a while without work."""
         while not self._closed:
             now = self.now()
-            call = trying.next(now)
+            call = scheduler.next(now)
             if call is not None:
                 return call
-            wake = trying.wake(now)
+            wake = scheduler.wake(now)
             if wake is not None:
                 changed.wait(max(wake - now, 0.0))
-            elif not changed.wait(IDLE_S) and trying.is_idle:
+            elif not changed.wait(IDLE_S) and scheduler.is_idle:
                 return None
         return None
 
 
 def handle_answer(
-    trying: FetchScheduler, call: SourceCall, answer: Mapping[Any, Any] | FetchFailure, now: float
+    scheduler: FetchScheduler,
+    call: SourceCall,
+    answer: Mapping[Any, Any] | FetchFailure,
+    now: float,
 ) -> None:
     if isinstance(answer, FetchFailure):
-        trying.failed(call, answer, now)
+        scheduler.failed(call, answer, now)
     else:
-        trying.answered(call, answer, now)
+        scheduler.answered(call, answer, now)
 
 
 def call_source(remote: RemoteSpec, keys: list[Any]) -> Mapping[Any, Any] | FetchFailure:
-    """One call of the source's function: its answer, or why there is none. An error of this
-    library, which ready sources raise, is final."""
+    """One call of the source's function: its answer, or why there is none. Errors of this library,
+    which ready-made sources raise, are final."""
     try:
         answer: object = remote.fetch(list(keys))
         if isinstance(answer, Mapping):
             return dict(answer)
     except CepError as error:
         return FetchFailure(_describe_error(remote, error), error.hint, is_final=True)
-    except BaseException as error:  # whatever it is must end as a RemoteError
+    except BaseException as error:  # it must end as a RemoteError, whatever it is
         return FetchFailure(_describe_error(remote, error))
-    return FetchFailure(f"it gave {type(answer).__name__}, not a dict from keys to values", _HINT)
+    return FetchFailure(
+        f"it returned {type(answer).__name__}, not a dict from keys to values", _HINT
+    )
 
 
 def _describe_error(remote: RemoteSpec, error: BaseException) -> str:
-    """The exception's type and message, without what the source knows to be secret. The words of
-    ready sources are enough by themselves."""
+    """The exception's type and message, without the source's secrets. The messages of ready-made
+    sources do not need the type."""
     kind = type(error).__name__
     try:
         message = error.message if isinstance(error, CepError) else str(error)
         scrub = getattr(remote.fetch, "scrub", None)
         message = str(scrub(message)) if scrub is not None else message
-    except Exception:  # a message that cannot be read is not shown
+    except Exception:  # a message that cannot be read is left out
         return kind
     message = " ".join(message.split())
     if len(message) > _LONGEST_MESSAGE:

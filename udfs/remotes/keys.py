@@ -1,11 +1,8 @@
-"""Keys as small integers: each different key has an id, in order of appearance.
+"""The keys of a remote source as small integers.
 
-Always holds: ids follow equality as Spark's joins and IN have it: NaN equals NaN, -0.0 equals 0.0.
-A key that is NULL, or has a part that is, has the id -1. Only distinct keys cross from Arrow to
-Python, as the values that a user expects: int, float, str, bytes, bool, Decimal, date, datetime
-(with time zone UTC where Spark's type has one), a tuple where a key has several parts.
-
-Why ids: whatever is known of a key can then be a numpy column, and a hit costs no Python.
+`KeyIndex` gives each distinct key an id, `PartIndex` finds the element that is fetched for a key
+(EIRES' part-of relation), and `LocalTable` answers keys from a table that the driver collected.
+Whatever is known of a key is then an entry of a numpy column, and a hit costs no Python.
 """
 
 from __future__ import annotations
@@ -28,20 +25,17 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
 
-# --------------------------------------------------------------------------------------------------
-# A numpy column that grows at its end.
-#
-# Always holds: there is at least one place beyond the last, and it has the fill value; so index -1,
-# which stands for "no key", reads the fill value without a mask. Room doubles, so that appending
-# costs a constant time per element, however small the pieces.
-# --------------------------------------------------------------------------------------------------
-
-
 _INITIAL_CAPACITY = 64
 
 
 class GrowableArray:
-    """`all` is the whole room, to be indexed by places (and -1); `used` what has been filled."""
+    """A numpy column that grows at its end.
+
+    `all` is the whole capacity, to be indexed by places and by -1; `used` is the filled part.
+    There is always at least one place beyond the last, and it has the fill value, so that the
+    index -1 ("no key") reads the fill value without a mask. The capacity doubles, so appending
+    takes constant time per element, however small the pieces are.
+    """
 
     def __init__(self, dtype: npt.DTypeLike, fill: Any = 0) -> None:
         self._fill = fill
@@ -53,7 +47,7 @@ class GrowableArray:
         return self.all[: self.size]
 
     def grow(self, size: int) -> None:
-        """To `size` places; the new ones have the fill value."""
+        """Grows to `size` places; the new ones have the fill value."""
         if size >= len(self.all):
             wider = np.full(max(size + 1, 2 * len(self.all)), self._fill, self.all.dtype)
             wider[: self.size] = self.used
@@ -67,11 +61,11 @@ class GrowableArray:
 
 
 def distinct_places(places: Array, size: int) -> Array:
-    """The different places that are not -1, ascending; `size` is how many there can be."""
+    """The distinct places other than -1, ascending; all are below `size`."""
     places = places.ravel()
     if len(places) * 8 < size:
-        found = np.unique(places)
-        return found[np.searchsorted(found, 0) :]
+        distinct = np.unique(places)
+        return distinct[np.searchsorted(distinct, 0) :]
     seen = np.zeros(size + 1, np.bool_)
     seen[places] = True  # -1 marks the spare place
     return np.flatnonzero(seen[:size])
@@ -84,6 +78,14 @@ _NAN: Final = float("nan")
 
 
 class KeyIndex:
+    """Distinct keys with their ids, in order of appearance.
+
+    Ids follow equality in Spark's joins and IN: NaN equals NaN, and -0.0 equals 0.0. A key that is
+    NULL, or has a NULL part, has the id -1. Only distinct keys cross from Arrow to Python, as the
+    values that a user expects: int, float, str, bytes, bool, Decimal, date, datetime (in UTC where
+    Spark's type has a time zone), or a tuple where a key has several parts.
+    """
+
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._types = tuple(types)
         self._ids: dict[Any, int] = {}
@@ -93,36 +95,36 @@ class KeyIndex:
         return len(self.values)
 
     def ids(self, parts: Sequence[pa.Array]) -> Array:
-        """An id for each row of the parts; a key that is new gets one."""
+        """The id of each row's key; new keys are added."""
         codes, keys = self._distinct(parts)
         return _spread_ids(self.intern(keys), codes)
 
     def find(self, parts: Sequence[pa.Array]) -> Array:
-        """As `ids`, but a key that is new is UNKNOWN."""
+        """The id of each row's key; UNKNOWN_KEY for one that is not in the index."""
         codes, keys = self._distinct(parts)
         known = (self._ids.get(key, UNKNOWN_KEY) for key in keys)
         return _spread_ids(np.fromiter(known, np.int64, len(keys)), codes)
 
     def intern(self, keys: Iterable[Any]) -> Array:
-        """The ids of Python keys."""
+        """The ids of Python keys; new keys are added."""
         ids, values = self._ids, self.values
         keys = list(keys)
         known = list(map(ids.get, keys))
         if None not in known:
             return np.array(known, np.int64)
-        found = []
+        places = []
         for key in keys:
             place = ids.get(key)
             if place is None:
-                kept = canonical_key(key)
-                place = ids.setdefault(kept, len(values))
+                canonical = canonical_key(key)
+                place = ids.setdefault(canonical, len(values))
                 if place == len(values):
-                    values.append(kept)
-            found.append(place)
-        return np.array(found, np.int64)
+                    values.append(canonical)
+            places.append(place)
+        return np.array(places, np.int64)
 
     def _distinct(self, parts: Sequence[pa.Array]) -> tuple[Array, list[Any]]:
-        """A code for each row, -1 for NULL, and the keys that the codes stand for."""
+        """A code for each row, -1 for NULL, and the key of each code."""
         encoded = [_encode(part, type_) for part, type_ in zip(parts, self._types, strict=True)]
         if len(encoded) == 1:
             codes, words = encoded[0]
@@ -145,8 +147,8 @@ def _single_part(codes: Array, words: pa.Array) -> tuple[Array, _PartPlaces]:
 def _cross_parts(
     left: tuple[Array, _PartPlaces], right: tuple[Array, pa.Array]
 ) -> tuple[Array, _PartPlaces]:
-    """The distinct pairs of two codes. There are never more of them than rows, so that the next
-    product fits into int64 too."""
+    """The distinct pairs of two codes. There are at most as many as rows, so the product with
+    the next part fits into int64, too."""
     (codes, places), (others, words) = left, right
     width = max(len(words), 1)
     missing = (codes < 0) | (others < 0)
@@ -169,7 +171,7 @@ def _encode(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
 
 
 def _encode_dictionary(part: pa.Array, type_: pa.DataType) -> tuple[Array, pa.Array]:
-    """Of a column that came encoded, only the dictionary, which may repeat words."""
+    """Encodes only the dictionary of a column that is encoded already. It may repeat words."""
     codes, words = _encode(part.dictionary, type_)
     indices = part.indices.cast(pa.int64())
     places = indices.fill_null(len(codes)).to_numpy()
@@ -191,7 +193,7 @@ def _to_python(words: pa.Array) -> list[Any]:
 
 
 def canonical_key(key: Any) -> Any:
-    """The key as it is kept: all NaNs are one object, -0.0 is 0.0."""
+    """The key in the form of the index: all NaNs are one object, and -0.0 is 0.0."""
     if isinstance(key, float):
         return key + 0.0 if key == key else _NAN  # noqa: PLR0124, only NaN differs from itself
     if isinstance(key, tuple):
@@ -205,15 +207,13 @@ def _spread_ids(ids: Array, codes: Array) -> Array:
     return np.where(codes < 0, NO_KEY, ids[codes])
 
 
-# --------------------------------------------------------------------------------------------------
-# Which element is fetched for a key: the key's own, or the whole that the key is part of.
-#
-# An element is what is fetched and kept, and has a place like a key has an id. Without `part_of`
-# both are the same numbers. A key whose whole is NULL is never fetched, like a NULL key.
-# --------------------------------------------------------------------------------------------------
-
-
 class PartIndex:
+    """The element that is fetched for a key: the key's own, or the whole that contains it.
+
+    An element is what is fetched and cached; it has a place as a key has an id. Without `part_of`
+    both are the same numbers. A key whose whole is NULL is never fetched, like a NULL key.
+    """
+
     def __init__(self, keys: KeyIndex, remote: RemoteSpec) -> None:
         self._parts = keys
         self._remote = remote
@@ -222,7 +222,7 @@ class PartIndex:
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return len(self._wholes)
 
     @property
@@ -233,23 +233,23 @@ class PartIndex:
         return list(map(self._wholes.values.__getitem__, elements.tolist()))
 
     def of(self, ids: Array) -> Array:
-        """The elements of ids, -1 of -1."""
+        """The elements of ids; -1 for the id -1."""
         if not self.has_wholes:
             return ids
         if self._element.size < len(self._parts):
-            self._see_new()
+            self._add_new()
         return self._element.all[ids]
 
     def intern(self, element: int, keys: list[Any]) -> Array:
-        """The ids of the keys that came with a whole; -1 for one that belongs to another."""
-        self.of(np.zeros(0, np.int64))  # all keys so far have their elements
+        """The ids of the keys that arrived with a whole; -1 for a key of another whole."""
+        self.of(np.zeros(0, np.int64))  # so that all keys so far have their elements
         ids = self._parts.intern(keys)
         fresh = ids[ids >= self._element.size]
         self._element.grow(len(self._parts))
         self._element.all[fresh] = element
         return np.where(self._element.all[ids] == element, ids, NO_KEY)
 
-    def _see_new(self) -> None:
+    def _add_new(self) -> None:
         keys = self._parts.values[self._element.size :]
         wholes = [self._whole(key) for key in keys]
         present = np.array([whole is not None for whole in wholes], np.bool_)
@@ -266,46 +266,42 @@ class PartIndex:
         except Exception as error:
             raise RemoteError(
                 f"part_of of remote {self._remote.name!r} failed for a key: {type(error).__name__}",
-                hint="it gets a key and gives the key of the whole, a plain value or a tuple",
+                hint="it takes a key and returns the key of the whole, a plain value or a tuple",
                 details={"remote": self._remote.name},
             ) from None
         return whole
 
 
-# --------------------------------------------------------------------------------------------------
-# A remote table that the driver collected: every worker has it whole, so nothing is fetched.
-#
-# Always holds: keys are found as `keys.py` tells them apart. The table travels as Arrow's own
-# bytes; each worker indexes it once, when the first key is asked for.
-# --------------------------------------------------------------------------------------------------
-
-
 class LocalTable:
-    """A function from keys to values. `table`: columns of the key's parts, and the value's."""
+    """The `fetch` of a table that the driver collected: every worker has all of it.
+
+    `table` has a column for each part of the key, then the value. Keys are equal as in `KeyIndex`.
+    The table is shipped in Arrow's IPC format; each worker indexes it once, at the first lookup.
+    """
 
     def __init__(self, table: pa.Table) -> None:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         self._bytes = sink.getvalue().to_pybytes()
-        self._found: tuple[dict[Any, int], pa.ChunkedArray] | None = None
+        self._index: tuple[dict[Any, int], pa.ChunkedArray] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_bytes": self._bytes, "_found": None}
+        return {"_bytes": self._bytes, "_index": None}
 
     def __call__(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        places, values = self._opened()
+        places, values = self._open()
         found = {key: places[canonical_key(key)] for key in keys if canonical_key(key) in places}
         taken = values.take(pa.array(found.values(), pa.int64()))
         return dict(zip(found, taken.to_pylist(), strict=True))
 
-    def _opened(self) -> tuple[dict[Any, int], pa.ChunkedArray]:
-        if self._found is None:
+    def _open(self) -> tuple[dict[Any, int], pa.ChunkedArray]:
+        if self._index is None:
             with pa.ipc.open_stream(self._bytes) as reader:
                 table = reader.read_all()
             places = {canonical_key(key): place for place, key in enumerate(_table_keys(table))}
-            self._found = places, table.column(table.num_columns - 1)
-        return self._found
+            self._index = places, table.column(table.num_columns - 1)
+        return self._index
 
 
 def _table_keys(table: pa.Table) -> Iterator[Any]:

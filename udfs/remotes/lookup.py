@@ -1,10 +1,13 @@
-"""The values of one remote source, in a worker, for one query: what the engine asks.
+"""The values of one remote source, for one query in one worker process: what the engine asks.
 
-Always holds: an element (what one fetch of one key gives) is absent, under way, failed or here; it
-leaves only in `settle` and `trigger`, so what `ready` and `wait` promised can be read until then.
-A failure is raised by `wait` and not when it happens: a fetch that nobody comes to need must not
-end the query, or strategies would differ in more than time. One thread only; the fetches' threads
-leave their answers in a `Fetching`, and they are taken in by `ready` and `wait`.
+`Lookup` combines the key index, the states of elements, the values, their utility and the fetcher.
+Always holds: an element (what one fetch of one key returns) is absent, in flight, failed or
+present, and is evicted only in `settle` and `trigger`, so what `ready` and `wait` promised can be
+read until then.
+
+`wait` raises a failure, not the arrival: a fetch that turns out not to be needed must not end the
+query, or strategies would differ in more than time. Only one thread uses a Lookup; the threads of
+the fetcher leave their results there, and `ready` and `wait` collect them.
 """
 
 from __future__ import annotations
@@ -38,14 +41,9 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.vectors import EventColumns
 
 
-# --------------------------------------------------------------------------------------------------
-# Vectors of the engine as Arrow arrays for looking up: strings by their few different codes.
-# --------------------------------------------------------------------------------------------------
-
-
 def encode_argument(argument: Expression, vector: Vector, columns: EventColumns) -> pa.Array:
-    """The values of an expression, in one dimension, as an array of its type. Codes of strings
-    become a dictionary, so that each string is read once and not for every row."""
+    """The flattened values of an expression as an Arrow array of its type. Codes of strings become
+    a dictionary array, so that each distinct string is decoded once."""
     shape = vector.values.shape
     values = vector.values.ravel()
     valid = None if vector.valid is None else np.broadcast_to(vector.valid, shape).ravel()
@@ -56,36 +54,36 @@ def encode_argument(argument: Expression, vector: Vector, columns: EventColumns)
     return pa.DictionaryArray.from_arrays(codes.indices, words)
 
 
-# Until a fetch has been measured.
+# The latency before the first fetch was measured.
 INITIAL_LATENCY_S = 0.01
-# So much of the latency is that of the last fetch.
+# The weight of the last fetch in the moving average of the latency.
 LATENCY_WEIGHT = 0.2
-# On streams a lookup lives long, and keys alone take some 200 bytes each, also of values that were
-# evicted. A trigger that finds more of them begins with nothing.
+# On streams a lookup lives long, and each key takes some 200 bytes, even when its value is evicted.
+# A trigger that finds more keys than this starts with an empty index.
 MOST_KEYS = 1 << 20
 
 
 class Lookup:
-    """`latency`: the seconds that a batch takes now."""
+    """`latency`: the estimated seconds of one call of the source."""
 
-    def __init__(self, remote: RemoteSpec, fetching: Fetcher | None = None) -> None:
+    def __init__(self, remote: RemoteSpec, fetcher: Fetcher | None = None) -> None:
         self.remote = remote
         self.metrics = LookupMetrics()
         self.latency = 0.0 if remote.is_local else INITIAL_LATENCY_S
-        self._fetching = fetching or (
+        self._fetcher = fetcher or (
             ImmediateFetcher(remote) if remote.is_local else ThreadedFetcher(remote)
         )
         self._numbers = itertools.count()
         self._measured = False
-        # What the metrics have of the fetching's counts.
-        self._calls = self._asked = 0
-        # How long matching has stood still, and since when it does now.
-        self._stood = 0.0
-        self._stands_since: float | None = None
+        # The counts of the fetcher that the metrics include already.
+        self._calls = self._requested = 0
+        # How long matching has waited in all, and since when it waits now.
+        self._waited_s = 0.0
+        self._waiting_since: float | None = None
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing is known of any key."""
+        """Starts with no keys."""
         self._keys = KeyIndex(self.remote.keys)
         self._parts = PartIndex(self._keys, self.remote)
         self._states = ElementStates()
@@ -94,51 +92,52 @@ class Lookup:
 
     @property
     def arrivals(self) -> int:
-        return self._fetching.arrivals
+        return self._fetcher.arrivals
 
     def close(self) -> None:
-        self._fetching.close()
+        self._fetcher.close()
 
     def ids(self, keys: Sequence[pa.Array]) -> Array:
-        """An id for each row of the key's parts, -1 where one is NULL."""
+        """The id of each row's key, -1 where a part of it is NULL."""
         return self._keys.ids(keys)
 
     def ready(self, ids: Array) -> Array:
+        """Flags of the ids whose values can be read."""
         self._take()
         elements = self._of(ids)
         return np.asarray(self._states.state.all[elements] == PRESENT)
 
     def ask(self, ids: Array, *, ahead: bool = False) -> None:
-        """Starts fetching what is absent; gives no answer and raises nothing."""
-        if ahead and (not self.remote.prefetches or self._fetching.broken):
+        """Starts fetching absent keys. `ahead`: they are not needed yet. Never raises."""
+        if ahead and (not self.remote.prefetches or self._fetcher.broken):
             return
         self._take()
         elements = self._elements(ids)
         if ahead:
-            self._ask_ahead(elements)
+            self._prefetch(elements)
         else:
             self._ask(elements)
 
     def wait(self, ids: Array) -> None:
-        """Until all are ready; RemoteError if one has failed for good."""
+        """Blocks until all ids are ready. Raises a RemoteError if fetching one has failed."""
         if self.ready(ids).all():
             return
         elements = self._elements(ids)
         state = self._states.state
         while (state.all[elements] < FAILED).any():
-            # Each time: what was fetched ahead may have been given up just as it was needed.
+            # In each round, because a prefetch may be given up just when it becomes needed.
             self._ask(elements)
-            self._stands_since = self._fetching.now()
-            self._fetching.wait()
+            self._waiting_since = self._fetcher.now()
+            self._fetcher.wait()
             self._take()
-            self._stand_until(self._fetching.now())
+            self._end_waiting(self._fetcher.now())
         self._states.wait(elements)
         failed = elements[state.all[elements] == FAILED]
         if len(failed):
             self._raise(failed)
 
     def vector(self, ids: Array, path: FieldPath, type: Type, columns: EventColumns) -> Vector:
-        """The values at a path, of ids that are ready."""
+        """The values at a path, for ids that are ready."""
         return self._values.store.vector(self._use(ids), path, type)
 
     def member(
@@ -151,41 +150,42 @@ class Lookup:
         return elements.member(*np.broadcast_arrays(rows, codes.reshape(values.values.shape)))
 
     def arrow(self, ids: Array, type: pa.DataType | None = None) -> pa.Array:
+        """The whole values, for ids that are ready."""
         array = self._values.store.take(self._use(ids))
         return array if type is None or type == array.type else array.cast(type)
 
     def needed(self, ids: Array, counts: Array, level: int) -> None:
-        """So many partial matches of class `level` need each of these now: adds up until
-        `settle`, and is then the past by which the future is estimated."""
+        """Counts the partial matches of class `level` that need each id now. `settle` ends the
+        step; past steps estimate the future (EIRES, Algorithm 2)."""
         if self.remote.prefetches or self.remote.caching.policy == "cost":
             elements = self._of(ids)
             known = elements >= 0
             self._utility.needed(elements[known], np.asarray(counts)[known], level)
 
     def settle(self) -> None:
-        """Brings what is kept to its capacity, but for what was waited for and not read yet;
-        between blocks, when nothing is in use."""
+        """Evicts down to the capacity, except values that were waited for and not read yet. Called
+        between blocks, when no value is in use."""
         self._take()
         self._states.settles += 1
         if self.remote.strategy == "blocking":
-            self._values.drop(self._states.here())
+            self._values.drop(self._states.present())
         elif self._states.bytes > self.remote.caching.capacity:
             self._evict()
         self.metrics.bytes = max(self.metrics.bytes, self._states.bytes)
         self._utility.step()
 
     def trigger(self) -> None:
-        """A new trigger: what is too old is fetched anew, and what has failed is tried again. Ids
-        of the triggers before mean nothing any more."""
+        """Begins a trigger: forgets values older than `ttl` and NULLs of failed keys. Ids of
+        earlier triggers become invalid."""
         self._take()
         if len(self._keys) > MOST_KEYS and not (self._states.state.used == IN_FLIGHT).any():
             self._begin()
-        here = self._states.here()
-        old = self._states.untrue.all[here]
+        present = self._states.present()
+        old = self._states.failed_null.all[present]
         if self.remote.ttl is not None:
-            oldest = self._fetching.now() - self.remote.ttl
-            old = old | (self._states.fetched.all[here] <= oldest)
-        self._values.drop(here[old])
+            oldest = self._fetcher.now() - self.remote.ttl
+            old = old | (self._states.fetched.all[present] <= oldest)
+        self._values.drop(present[old])
 
     def _of(self, ids: Array) -> Array:
         elements = self._parts.of(ids)
@@ -197,10 +197,10 @@ class Lookup:
         return distinct_places(elements, self._parts.size)
 
     def _use(self, ids: Array) -> Array:
-        """The rows of ids, and notes that they are read."""
+        """The rows of ids, which now count as used."""
         elements, states = self._elements(ids), self._states
         if (states.state.all[elements] != PRESENT).any():
-            raise RuntimeError(f"remote {self.remote.name!r}: read before it was ready")
+            raise RuntimeError(f"remote {self.remote.name!r}: a value is read before it is ready")
         missed = int(np.count_nonzero(states.missed.all[elements]))
         self.metrics.hits += len(elements) - missed
         self.metrics.prefetched_used += int(np.count_nonzero(states.ahead.all[elements]))
@@ -219,20 +219,20 @@ class Lookup:
         states.missed.all[lacking] = True
         states.certain.all[lacking] = True
         if len(early):
-            self._fetching.urge(np.unique(states.batch.all[early]).tolist())
+            self._fetcher.urge(np.unique(states.batch.all[early]).tolist())
         self._start(elements[state == ABSENT], ahead=False)
 
-    def _ask_ahead(self, elements: Array) -> None:
+    def _prefetch(self, elements: Array) -> None:
         absent = elements[self._states.state.all[elements] == ABSENT]
         if self._utility.is_known and self._is_full(len(absent)):
-            here, weight = self._states.here(), self.remote.caching.fetch_weight
-            worth = (self._utility.of(each, weight, self.latency) for each in (absent, here))
+            present, weight = self._states.present(), self.remote.caching.fetch_weight
+            worth = (self._utility.of(each, weight, self.latency) for each in (absent, present))
             absent = absent[cache.is_worth_fetching(*worth)]
         self.metrics.prefetched += len(absent)
         self._start(absent, ahead=True)
 
     def _is_full(self, more: int) -> bool:
-        """Whether so many elements of the usual size would not fit any more."""
+        """Whether `more` elements of mean size would exceed the capacity."""
         states = self._states
         kept = max(int(np.count_nonzero(states.state.used == PRESENT)), 1)
         return states.bytes + more * (states.bytes / kept) > self.remote.caching.capacity
@@ -240,41 +240,41 @@ class Lookup:
     def _start(self, elements: Array, *, ahead: bool) -> None:
         if not len(elements):
             return
-        began = self._fetching.now()
-        size = len(elements) if self.remote.is_local else self.remote.patience.batch
+        began = self._fetcher.now()
+        size = len(elements) if self.remote.is_local else self.remote.fetch_policy.batch
         batches = []
         for start in range(0, len(elements), size):
             some = elements[start : start + size]
             batch = KeyBatch(some, self._parts.keys(some), ahead, next(self._numbers))
-            batch.asked, batch.stood = began, self._stood
+            batch.requested_at, batch.waited_s = began, self._waited_s
             self._states.ask(some, batch.number, ahead=ahead)
             batches.append(batch)
-        self._stands_since = began
-        self._fetching.start(batches)
-        self._stand_until(self._fetching.now())
+        self._waiting_since = began
+        self._fetcher.start(batches)
+        self._end_waiting(self._fetcher.now())
 
-    def _stand_until(self, now: float) -> None:
-        if self._stands_since is not None:
-            self._stood += now - self._stands_since
-            self.metrics.waited_s += now - self._stands_since
-        self._stands_since = None
+    def _end_waiting(self, now: float) -> None:
+        if self._waiting_since is not None:
+            self._waited_s += now - self._waiting_since
+            self.metrics.waited_s += now - self._waiting_since
+        self._waiting_since = None
 
     def _take(self) -> None:
-        fetching, metrics = self._fetching, self.metrics
-        calls, keys = fetching.calls, fetching.keys
+        fetcher, metrics = self._fetcher, self.metrics
+        calls, keys = fetcher.calls, fetcher.keys
         metrics.calls += calls - self._calls
-        metrics.keys += keys - self._asked
-        self._calls, self._asked = calls, keys
-        for arrival in self._fetching.take():
+        metrics.keys += keys - self._requested
+        self._calls, self._requested = calls, keys
+        for arrival in self._fetcher.take():
             self._measure(arrival)
-            self._values.arrived(arrival, self.metrics)
+            self._values.receive(arrival, self.metrics)
 
     def _measure(self, arrival: FetchResult) -> None:
         batch, metrics = arrival.batch, self.metrics
-        stood = self._stood - batch.stood
-        if self._stands_since is not None:
-            stood += max(arrival.ended - self._stands_since, 0.0)
-        metrics.hidden_s += max(arrival.ended - batch.asked - stood, 0.0)
+        waited_s = self._waited_s - batch.waited_s
+        if self._waiting_since is not None:
+            waited_s += max(arrival.ended - self._waiting_since, 0.0)
+        metrics.hidden_s += max(arrival.ended - batch.requested_at - waited_s, 0.0)
         metrics.retries += max(batch.attempts - (arrival.answer is None), 0)
         if arrival.answer is not None:
             share = LATENCY_WEIGHT if self._measured else 1.0
@@ -283,48 +283,49 @@ class Lookup:
 
     def _evict(self) -> None:
         states, caching = self._states, self.remote.caching
-        here = states.here()
-        spared = states.is_spared(here)
-        left = caching.capacity - int(states.size.all[here[spared]].sum())
-        here = here[~spared]
-        kept = cache.choose_kept(self._held(here), replace(caching, capacity=max(left, 0)))
-        self.metrics.evicted += len(here) - int(np.count_nonzero(kept))
-        self._values.drop(here[~kept])
+        present = states.present()
+        spared = states.is_spared(present)
+        left = caching.capacity - int(states.size.all[present[spared]].sum())
+        present = present[~spared]
+        kept = cache.choose_kept(self._cached(present), replace(caching, capacity=max(left, 0)))
+        self.metrics.evicted += len(present) - int(np.count_nonzero(kept))
+        self._values.drop(present[~kept])
 
-    def _held(self, here: Array) -> cache.CachedElements:
+    def _cached(self, present: Array) -> cache.CachedElements:
         states, caching = self._states, self.remote.caching
-        worth = np.zeros(len(here))
+        worth = np.zeros(len(present))
         if caching.policy == "cost":
-            worth = self._utility.of(here, caching.cache_weight, self.latency)
+            worth = self._utility.of(present, caching.cache_weight, self.latency)
         return cache.CachedElements(
-            states.size.all[here], states.last_used.all[here], states.certain.all[here], worth
+            states.size.all[present],
+            states.last_used.all[present],
+            states.certain.all[present],
+            worth,
         )
 
     def _raise(self, failed: Array) -> None:
-        """Forgets the failures too, so that a task that is tried again asks again."""
+        """Raises the first failure and forgets all, so that a retried task fetches again."""
         self._states.state.all[failed] = ABSENT
         self.metrics.failures += len(failed)
         raise self._values.error(int(failed[0]))
 
 
-# --------------------------------------------------------------------------------------------------
-# The lookups that a worker process keeps: one for each source of a query, shared by its buckets.
+# ---- the lookups of a worker process -------------------------------------------------------------
 #
-# Caches are never shared between queries: a lookup is found by the token of its query and by a
-# scope, in which values count as constant. In batch that is the stage, so that another action on
-# the same answer fetches anew; on streams it is the running query, so that values live over
+# Caches are never shared between queries: a lookup belongs to the token of its query and to a scope
+# within which values count as constant. In a batch the scope is the stage, so that another action
+# on the same answer fetches again; on a stream it is the running query, so that values live over
 # triggers.
-# --------------------------------------------------------------------------------------------------
 
 
-# A worker process serves few queries at once; what was asked for the longest ago goes.
+# A worker process serves few queries at a time; the least recently used lookup is closed.
 MOST_LOOKUPS: Final = 16
 _LookupKey = tuple[str, str]
 
 
 @dataclass
 class _CachedLookup:
-    """`trigger`: of a stream, that the lookup was last asked for in."""
+    """`trigger`: on a stream, the last trigger that used the lookup."""
 
     lookup: Lookup
     scope: str
@@ -337,8 +338,8 @@ _cached_lookups: OrderedDict[_LookupKey, _CachedLookup] = OrderedDict()
 def get_lookups(
     remotes: Sequence[RemoteSpec], scope: str, trigger: str | None = None
 ) -> tuple[Lookup, ...]:
-    """A lookup for each source, kept as long as the scope stays the same. `trigger`: of a stream;
-    lookups are told when another one begins."""
+    """The lookup of each source, kept as long as the scope stays the same. `trigger`: on a stream;
+    a new one begins a trigger of the lookup."""
     found = tuple(_get_lookup(remote, scope, trigger) for remote in remotes)
     while len(_cached_lookups) > max(MOST_LOOKUPS, len(remotes)):
         _cached_lookups.popitem(last=False)[1].lookup.close()
@@ -346,7 +347,7 @@ def get_lookups(
 
 
 def forget_lookups() -> None:
-    """Everything, as in a new worker."""
+    """Closes and forgets all lookups, as in a new worker."""
     for each in _cached_lookups.values():
         each.lookup.close()
     _cached_lookups.clear()

@@ -1,11 +1,4 @@
-"""What is counted of one remote source.
-
-`calls` of the user's function, `keys` asked for in them. `hits` and `misses`: keys that were
-needed, once for each evaluation, and were there or not. `prefetched` keys, and how many of them
-were used: the accuracy. `waited_s`: matching stood still for so long; `hidden_s`: so much of the
-time that fetches took, matching went on. `failures`: keys given up. `unasked`: keys in answers
-that nobody asked for. `bytes`: the most that was kept after a block.
-"""
+"""The counts of one remote source in a worker. Their names are metrics of the library."""
 
 from __future__ import annotations
 
@@ -18,6 +11,12 @@ _PEAKS: Final = frozenset({"bytes"})
 
 @dataclass
 class LookupMetrics:
+    """`calls` of the source's function and the `keys` requested in them. `hits` and `misses`:
+    needed keys that were present or not, once per evaluation. `prefetched` keys, and how many of
+    them were used. `waited_s`: how long matching waited; `hidden_s`: the part of the latency of
+    fetches during which matching continued. `failures`: keys given up. `unasked`: keys in answers
+    that were not requested. `bytes`: the most that was kept after a block."""
+
     calls: int = 0
     keys: int = 0
     hits: int = 0
@@ -38,7 +37,7 @@ class LookupMetrics:
             setattr(self, name, max(mine, theirs) if name in _PEAKS else mine + theirs)
 
     def take(self) -> LookupMetrics:
-        """What was counted since the last time."""
+        """The counts since the last call."""
         taken = LookupMetrics(**vars(self))
         vars(self).update(vars(LookupMetrics()))
         return taken
@@ -48,5 +47,5 @@ class LookupMetrics:
 
     @classmethod
     def from_dict(cls, counted: Mapping[str, Any]) -> LookupMetrics:
-        """What is missing was not counted."""
+        """The counts of a dictionary; a missing one is 0."""
         return cls(**{f.name: counted[f.name] for f in fields(cls) if f.name in counted})

@@ -1,10 +1,12 @@
-"""The fetched values, as rows of Arrow arrays, and typed columns of them where one is asked for.
+"""The fetched values of a source and what is known of each element.
 
-A batch that arrives becomes a chunk of rows. Columns (the scalars at a path, the arrays at one)
-take in only the chunks that they have not seen, so an arrival costs what arrives.
+`to_arrow` checks and converts what a source returned, `ElementStates` says which elements are
+absent, in flight, failed or present, and `ValueStore` keeps the values as rows of Arrow chunks,
+with typed columns and membership indexes on demand. Columns read only the chunks that are new, so
+an arrival costs what arrives.
 
-Always holds: row 0 is NULL, which is what a missing key has. A row number stays what it is until
-`drop`, which may put the rows closer together and then gives the new numbers.
+Always holds: row 0 is NULL, the value of a missing key. A row keeps its number until `drop`, which
+may move the rows closer together and then returns their new numbers.
 """
 
 from __future__ import annotations
@@ -33,14 +35,12 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
 
-# --------------------------------------------------------------------------------------------------
-# Python values that a source gave, as an Arrow array of the declared type, or not at all.
+# ---- conversion ----------------------------------------------------------------------------------
 #
-# Always holds: nothing is cast silently. An integer may become a double or a decimal where that is
-# exact, a naive datetime counts as UTC for a type with a time zone, a float may be rounded to 32
-# bits; everything else must be of the declared type already. pyarrow alone would cut fractions off
-# for an integer type, take text for bytes, text for a list of letters, a number for a date.
-# --------------------------------------------------------------------------------------------------
+# Nothing is cast silently. An integer may become a double or a decimal where that is exact, a naive
+# datetime counts as UTC for a type with a time zone, and a float may be rounded to 32 bits;
+# everything else must have the declared type. pyarrow alone would truncate fractions for an integer
+# type and accept text for bytes, text for a list of letters, or a number for a date.
 
 
 _INT: Final = (int, np.integer)
@@ -62,22 +62,22 @@ _LIST_CLASSES: Final = (list, tuple, set, frozenset, np.ndarray)
 
 
 class RemoteValueError(CepError):
-    """A value is not of the declared type. It is not in the text: it may be a secret."""
+    """A value does not have the declared type. The message omits the value: it may be a secret."""
 
 
 def to_arrow(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """The values as an array of the type; Garbage if one cannot be."""
+    """The values as an array of the type; a RemoteValueError if one does not fit."""
     try:
         return pa.array(_convert(values, type_), type_)
     except RemoteValueError:
         raise
     except Exception as error:  # also what a value's own methods raise
         given = ", ".join(sorted({type(v).__name__ for v in values if v is not None}))
-        raise RemoteValueError(f"{given} that does not fit {type_}") from error
+        raise RemoteValueError(f"a value of type {given} that does not fit {type_}") from error
 
 
 def _convert(values: list[Any], type_: pa.DataType) -> list[Any]:
-    """The values in a form that pyarrow takes for the type."""
+    """The values in a form that pyarrow accepts for the type."""
     if is_list(type_):
         return _convert_lists(values, type_)
     if pa.types.is_struct(type_):
@@ -85,10 +85,10 @@ def _convert(values: list[Any], type_: pa.DataType) -> list[Any]:
         for field in type_:
             inner = [None if v is None else v.get(field.name) for v in values]
             if _needs_conversion(field.type):
-                fitted = _convert(inner, field.type)
+                converted = _convert(inner, field.type)
                 values = [
                     None if v is None else {**v, field.name: part}
-                    for v, part in zip(values, fitted, strict=True)
+                    for v, part in zip(values, converted, strict=True)
                 ]
             else:
                 _convert(inner, field.type)
@@ -106,7 +106,7 @@ def _convert(values: list[Any], type_: pa.DataType) -> list[Any]:
 def _convert_lists(values: list[Any], type_: pa.DataType) -> list[Any]:
     _check_classes(values, _LIST_CLASSES, type_)
     if any(isinstance(v, np.ndarray) and v.ndim != 1 for v in values):
-        raise RemoteValueError(f"an array of several dimensions instead of {type_}")
+        raise RemoteValueError(f"an array with several dimensions instead of {type_}")
     if _needs_conversion(type_.value_type):
         return [None if v is None else _convert(list(v), type_.value_type) for v in values]
     _convert(list(chain.from_iterable(v for v in values if v is not None)), type_.value_type)
@@ -130,7 +130,7 @@ def _check_classes(values: Iterable[Any], allowed: tuple[type, ...], type_: pa.D
     for kind in set(map(type, values)):
         if kind is type(None):
             continue
-        # bool is an int and datetime a date for Python, and neither is for Spark.
+        # In Python bool is an int and datetime a date; in Spark neither is.
         excluded = (kind is bool and bool not in allowed and allowed != (object,)) or (
             issubclass(kind, datetime) and pa.types.is_date(type_)
         )
@@ -144,13 +144,12 @@ def _check_range(values: list[Any], type_: pa.DataType) -> None:
         raise RemoteValueError(f"a number beyond the range of {type_}")
 
 
-# --------------------------------------------------------------------------------------------------
-# How many bytes each value of an Arrow array takes: its data and its offsets.
+# ---- sizes of values -----------------------------------------------------------------------------
 #
-# The few bits of validity are left out, and no value counts as less than a word: what is known of a
-# key takes that anyway. A value of a dictionary or of a run counts as if it were stored for itself.
-# Always holds: every type of Arrow has sizes, and a slice has those of its own values.
-# --------------------------------------------------------------------------------------------------
+# The size of a value is its data and its offsets. The few bits of validity are left out, and no
+# value counts for less than a word, because the columns about its key take that much. A value of a
+# dictionary or of a run counts as if it were stored by itself. Every Arrow type has sizes, and a
+# slice has the sizes of its own values.
 
 
 LEAST_BYTES = 8
@@ -162,7 +161,7 @@ def value_sizes(array: pa.Array) -> Array:
     return np.maximum(_raw_sizes(array), LEAST_BYTES)
 
 
-def _raw_sizes(array: pa.Array) -> Array:  # noqa: PLR0911 - one kind of layout after another
+def _raw_sizes(array: pa.Array) -> Array:  # noqa: PLR0911 - one layout after another
     type_ = array.type
     if isinstance(type_, pa.BaseExtensionType):
         return _raw_sizes(array.storage)
@@ -192,7 +191,7 @@ def _raw_sizes(array: pa.Array) -> Array:  # noqa: PLR0911 - one kind of layout 
 
 
 def _is(type_: pa.DataType, kind: str) -> bool:
-    """Of a kind that old versions of pyarrow do not have."""
+    """Whether a type is of a kind that old versions of pyarrow lack."""
     test = getattr(types, f"is_{kind}", None)
     return test is not None and bool(test(type_))
 
@@ -206,8 +205,8 @@ def _total(parts: list[pa.Array], rows: int) -> Array:
     return np.asarray(sum((_raw_sizes(part) for part in parts), np.zeros(rows, np.int64)))
 
 
-# Offsets are those of a slice, while the elements are all that it was cut from.
 def _list_sizes(array: pa.Array) -> Array:
+    # The offsets are those of the slice, while `values` are all elements that it was cut from.
     is_map = types.is_map(array.type)
     elements = [array.keys, array.items] if is_map else [array.values]
     offsets = array.offsets.to_numpy().astype(np.int64)
@@ -258,19 +257,14 @@ def _union_sizes(array: pa.UnionArray) -> Array:
 
 
 def _of_slice(array: pa.UnionArray, place: int, type_: pa.DataType) -> Array:
-    """pyarrow gives the type codes and offsets of a slice from the start of what it was cut
-    from."""
+    """A buffer of a slice: pyarrow returns type codes and offsets from the start of the array
+    that the slice was cut from."""
     end = array.offset + len(array)
     values = pa.Array.from_buffers(type_, end, [None, array.buffers()[place]])
     return np.asarray(values.to_numpy())[array.offset :]
 
 
-# --------------------------------------------------------------------------------------------------
-# What is known of each element, as columns.
-#
-# Always holds: the place -1, where a NULL key points, is HERE. `bytes` is the sum of the sizes of
-# the elements that are here.
-# --------------------------------------------------------------------------------------------------
+# ---- states of elements --------------------------------------------------------------------------
 
 
 # In this order: a wait for what is less than FAILED goes on.
@@ -278,24 +272,30 @@ ABSENT: Final = 0
 IN_FLIGHT: Final = 1
 FAILED: Final = 2
 PRESENT: Final = 3
-# What is needed and was not used yet outlives so many `settle`s, also where it does not fit: else
-# who waits for several values, and reads them some blocks later, might never have all at once.
-# More than the four batches that a lookup stage asks for ahead.
+# A value that is needed and was not used yet survives this many calls of `settle`, even beyond the
+# capacity: otherwise a partial match that needs several values might never have all of them at
+# once. More than the four batches that a lookup stage requests ahead.
 SPARED_SETTLES: Final = 8
 
 
 class ElementStates:
-    """`certain`: somebody needs it and has not used it yet. `ahead`: it was asked for ahead and
-    nobody has used it. `missed`: counted as a miss and not used since. `untrue`: NULL for a
-    failure. `batch`: the number of the batch that it is under way in. `last_used` counts uses,
-    `spared_until` settles."""
+    """One column per property of an element.
+
+    `certain`: it is needed and was not used yet. `ahead`: it was prefetched and not used yet.
+    `missed`: it counted as a miss and was not used since. `failed_null`: its value is NULL because
+    fetching failed. `batch`: the number of the batch that fetches it. `last_used` is in uses,
+    `spared_until` in calls of `settle`, `fetched` in seconds of the fetcher's clock.
+
+    Always holds: the place -1, where a NULL key points, is PRESENT. `bytes` is the sum of the
+    sizes of the present elements.
+    """
 
     def __init__(self) -> None:
         self.state = GrowableArray(np.int8, PRESENT)
         self.certain = GrowableArray(np.bool_)
         self.ahead = GrowableArray(np.bool_)
         self.missed = GrowableArray(np.bool_)
-        self.untrue = GrowableArray(np.bool_)
+        self.failed_null = GrowableArray(np.bool_)
         self.batch = GrowableArray(np.int64)
         self.last_used = GrowableArray(np.int64)
         self.size = GrowableArray(np.int64)
@@ -313,7 +313,7 @@ class ElementStates:
                     column.grow(size)
             self.state.used[start:] = ABSENT
 
-    def here(self) -> Array:
+    def present(self) -> Array:
         return np.flatnonzero(self.state.used == PRESENT)
 
     def ask(self, elements: Array, batch: int, *, ahead: bool) -> None:
@@ -326,18 +326,19 @@ class ElementStates:
         self.state.all[elements] = PRESENT
         self.size.all[elements] = sizes
         self.fetched.all[elements] = now
-        self.untrue.all[elements] = False
-        # What has just come has not been unused for long.
+        self.failed_null.all[elements] = False
+        # A value that has just arrived counts as used now.
         self.last_used.all[elements] = self._uses
         self.spared_until.all[elements] = self.settles + SPARED_SETTLES
         self.bytes += int(sizes.sum())
 
     def wait(self, elements: Array) -> None:
-        """Of elements whose values somebody will read now."""
+        """Marks elements whose values will be read now."""
         self.certain.all[elements] = True
         self.spared_until.all[elements] = self.settles + SPARED_SETTLES
 
     def is_spared(self, elements: Array) -> Array:
+        """Flags of the elements that must not be evicted yet."""
         due = self.spared_until.all[elements] >= self.settles
         return np.asarray(due & self.certain.all[elements])
 
@@ -348,30 +349,29 @@ class ElementStates:
             column.all[elements] = False
 
     def drop(self, elements: Array) -> None:
-        """Of elements that are here."""
+        """Forgets elements that are present."""
         self.state.all[elements] = ABSENT
         self.bytes -= int(self.size.all[elements].sum())
         for column in (self.certain, self.ahead, self.missed):
             column.all[elements] = False
 
 
-# --------------------------------------------------------------------------------------------------
-# Which elements the fetched arrays have, for `x IN remote(...)`.
-#
-# Each different element is a code, and each row has its codes in ascending order, so a test is a
-# binary search among those of its row, made for all rows at once: some steps more where arrays are
-# long, and not their length.
-# --------------------------------------------------------------------------------------------------
+# ---- membership ----------------------------------------------------------------------------------
 
 
 class MembershipIndex:
-    """`seen`: how many chunks were taken in."""
+    """The elements of fetched arrays, for `x IN remote(...)`.
+
+    Each distinct element has a code, and each row has its codes in ascending order. A test is a
+    binary search among the codes of its row, for all rows at once: long arrays cost a few more
+    steps, not their length. `chunks_read` counts the chunks that were appended.
+    """
 
     def __init__(self, type_: pa.DataType) -> None:
-        self.seen = 0
+        self.chunks_read = 0
         self._words = KeyIndex((type_,))
         self._codes = GrowableArray(np.int64)
-        # Of each row: where its codes begin, how many they are, whether it is NULL or has a NULL.
+        # For each row: where its codes start, how many there are, whether it is NULL or has a NULL.
         self._starts = GrowableArray(np.int64)
         self._lengths = GrowableArray(np.int64)
         self._valid = GrowableArray(np.bool_)
@@ -395,14 +395,14 @@ class MembershipIndex:
         self._codes.append(pairs % width)
 
     def codes(self, values: pa.Array) -> Array:
-        """What `member` takes for values."""
+        """The codes of values, as `member` takes them."""
         return self._words.find((values,))
 
     def member(self, rows: Array, codes: Array) -> Vector:
-        """array_contains(array of the row, value)."""
-        found = self._find(rows, codes)
-        valid = self._valid.all[rows] & (found | ~self._has_null.all[rows]) & (codes != NO_KEY)
-        return Vector(found, None if valid.all() else valid)
+        """`array_contains` of each row's array and a value, with SQL's NULL."""
+        contains = self._find(rows, codes)
+        valid = self._valid.all[rows] & (contains | ~self._has_null.all[rows]) & (codes != NO_KEY)
+        return Vector(contains, None if valid.all() else valid)
 
     def _find(self, rows: Array, codes: Array) -> Array:
         if not rows.size:
@@ -418,6 +418,8 @@ class MembershipIndex:
         return np.asarray((low < end) & (known[low] == codes))
 
 
+# ---- values ------------------------------------------------------------------------------------
+
 NULL_ROW: Final = 0
 _STRING_TESTS: Final = (
     pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary,
@@ -426,6 +428,8 @@ FieldPath = tuple[str, ...]
 
 
 class ValueStore:
+    """The values as rows of Arrow chunks, one chunk for each batch that arrived."""
+
     def __init__(self, type_: pa.DataType) -> None:
         self.type = type_
         self._clear(pa.nulls(1, type_))
@@ -442,7 +446,7 @@ class ValueStore:
         return self.sizes.size
 
     def put(self, values: list[Any]) -> Array:
-        """Takes values in and gives their rows; Garbage if one is not of the type."""
+        """Adds values and returns their rows; a RemoteValueError if one does not fit the type."""
         chunk = to_arrow(values, self.type)
         start = self.rows
         self._chunks.append(chunk)
@@ -453,8 +457,8 @@ class ValueStore:
         return rows
 
     def drop(self, used: Array) -> Array | None:
-        """Frees what is in no row of `used`, if that is worth it: then the new number of each old
-        row is returned."""
+        """Frees the rows that are not in `used`, if that saves half of them or of their bytes, and
+        then returns the new number of each old row."""
         kept = distinct_places(np.append(used, NULL_ROW), self.rows)
         if 2 * len(kept) > self.rows and 2 * self.sizes.all[kept].sum() > self.sizes.used.sum():
             return None
@@ -464,24 +468,24 @@ class ValueStore:
         return renumbered
 
     def take(self, rows: Array) -> pa.Array:
-        """The values of rows as an array of the source's type."""
+        """The values of rows, as an array of the source's type."""
         if len(self._chunks) > 1:
             columns: list[tuple[FieldPath, _ScalarColumn | MembershipIndex]] = []
             columns += [*self._scalars.items(), *self._elements.items()]
             for path, column in columns:
-                self._see(column, path)
+                self._append_new_chunks(column, path)
             self._chunks = [pa.concat_arrays(self._chunks)]
             for _, column in columns:
-                column.seen = 1
+                column.chunks_read = 1
         return self._chunks[0].take(pa.array(rows))
 
     def vector(self, rows: Array, path: FieldPath, type_: Type) -> Vector:
-        """The scalars at a path; of what the engine does not compute with, only whether it is
-        there."""
+        """The scalars at a path. Of types that the engine cannot compute with, only whether they
+        are NULL."""
         column = self._scalars.get(path)
         if column is None:
             column = self._scalars[path] = _ScalarColumn(_type_at(self.type, path))
-        self._see(column, path)
+        self._append_new_chunks(column, path)
         return column.vector(rows, type_)
 
     def elements(self, path: FieldPath) -> MembershipIndex:
@@ -489,21 +493,21 @@ class ValueStore:
         column = self._elements.get(path)
         if column is None:
             column = self._elements[path] = MembershipIndex(_type_at(self.type, path).value_type)
-        self._see(column, path)
+        self._append_new_chunks(column, path)
         return column
 
-    def _see(self, column: _ScalarColumn | MembershipIndex, path: FieldPath) -> None:
-        """Gives a column the chunks that it has not seen."""
-        for chunk in self._chunks[column.seen :]:
+    def _append_new_chunks(self, column: _ScalarColumn | MembershipIndex, path: FieldPath) -> None:
+        """Appends the chunks that a column has not read yet."""
+        for chunk in self._chunks[column.chunks_read :]:
             column.append(pc.struct_field(chunk, list(path)) if path else chunk)
-        column.seen = len(self._chunks)
+        column.chunks_read = len(self._chunks)
 
 
 class _ScalarColumn:
-    """One value for each row."""
+    """The values at a path, one for each row. Nested values have only their validity."""
 
     def __init__(self, type_: pa.DataType) -> None:
-        self.seen = 0
+        self.chunks_read = 0
         self._is_words = _is_string(type_)
         known = is_plain(type_)
         self._plain = known

@@ -1,4 +1,4 @@
-"""What rows say of utilities and loads: the statistics that shedding goes by."""
+"""What shedding learns from rows: utilities, loads, and how recall depends on what stays."""
 
 from __future__ import annotations
 
@@ -32,26 +32,23 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import SheddingPolicy
 
 
-# --------------------------------------------------------------------------------------------------
-# How much work an event of each variable makes: DARLING's Z(T), Eqs. 5 to 10, for any plan.
+# ---- loads: DARLING's Z(T), Equations 5 to 10, for any plan --------------------------------------
 #
-# A plan is a binary tree of joins; a chain is the one that leans to the left. PM(N), the partial
-# matches that node N holds at a time (Eq. 10), comes from `Figures.cardinality`, which knows the
-# order, the window, lists and negations besides. That counts what is made while one window
-# passes: of k slots k times what lies in a window, for each of the k rows may be the earliest of
-# a partial match that begins in it. A new event of type T adds to every node on its path to the
-# root
+# A plan is a binary tree of joins; a chain is the left-deep one. PM(N), the partial matches that
+# node N holds at a time (Eq. 10), comes from `CardinalityEstimator.cardinality`, which also knows
+# order, window, lists and negations. It counts what is made while one window passes: with k slots k
+# times what lies in a window, because each of the k rows may be the earliest of a partial match
+# that begins in it. A new event of type T adds to every node on its path to the root
 #
 #     PM(N, T) = SEL(N) * PM(son on the path, T) * PM(other son)                        (Eqs. 8, 9)
 #
 # and since PM(leaf, T) is SEL(leaf) and PM(leaf) is R * w * SEL(leaf), that is PM(N) / (R * w):
-# each event of T has its equal part of the node's partial matches. A new partial match of N is
-# tried with those of its peer, the other son of its parent, by the parent's conditions (Eqs. 5,
+# each event of T has an equal part of the node's partial matches. A new partial match of N is
+# tested with those of its peer, the other son of its parent, by the parent's conditions (Eqs. 5,
 # 6), made and removed again (Eq. 7).
 #
-# A list counts with the number of lists that its rows make. The paper counts 2^R of them, which is
-# all subsets; `Figures` counts those that the quantifier and the conditions on elements leave.
-# --------------------------------------------------------------------------------------------------
+# A list counts with the number of lists that its rows form. The paper counts all 2^R subsets; the
+# estimator counts those that the quantifier and the conditions on elements leave.
 
 
 _CAP = 1e100
@@ -60,8 +57,8 @@ _CAP = 1e100
 def estimate_loads(
     models: Sequence[BranchModel], plan: Plan, estimates: Estimates, costs: OperationCosts
 ) -> dict[int, float]:
-    """Seconds that one row of each positive variable makes, over all branches. Where a plan has
-    no shape (a tree NFA), that of the best chain stands for it."""
+    """The seconds of work that one row of each positive variable causes, over all branches. For a
+    plan without a shape (a tree NFA), the best chain is used."""
     chains: Sequence[Shape | None] | None = None
     found: dict[int, float] = {}
     for number, model in enumerate(models):
@@ -93,7 +90,7 @@ def estimate_slot_loads(
     }
 
 
-# A node: its slots, those of its peer, and how many conditions its parent tests.
+# A node: its slots, those of its peer, and the number of conditions of its parent.
 _JoinNode = tuple[int, int, int]
 
 
@@ -105,7 +102,7 @@ def _join_nodes(
     if isinstance(shape, int):
         return
     left, right = shape_slot_set(shape[0]), shape_slot_set(shape[1])
-    # Order and window are tested, too.
+    # Order and window count as one more condition.
     here = 1 + sum(bool(a.slots & left and a.slots & right) for a in figures.model.within(own))
     yield from _join_nodes(figures, shape[0], peer=right, parent_conditions=here)
     yield from _join_nodes(figures, shape[1], peer=left, parent_conditions=here)
@@ -120,51 +117,52 @@ def _node_load(
         return 0.0
     made = min(_held_partials(figures, own) / rate, _CAP)
     peers = min(_held_partials(figures, peer), _CAP) if peer else 0.0
-    # T_RC is making a partial match and T_BI putting it where it is found and removed from.
+    # T_RC is making a partial match, T_BI inserting and removing it.
     return min(made * (conditions * costs.pair * peers + costs.result + costs.insert), _CAP)
 
 
 def _held_partials(figures: CardinalityEstimator, slots: int) -> float:
-    """PM(N). With nothing but lists, the first element is what lies in the window."""
+    """PM(N). If all slots are lists, only the first element is bound to the window."""
     plain = slots & ~figures.model.lists
     return figures.cardinality(slots) / max(plain.bit_count(), 1)
 
 
-# A match on its way back to Spark, in the worker and beyond: of a stream's trigger with many.
+# ---- learning ----------------------------------------------------------------------------------
+
+# The time of a match on its way back to Spark, measured in a trigger with many matches.
 MATCH_SECONDS: Final = 0.5e-6
-# Powers of the work that quotas may be dealt by, and the shares of rows at which they are tried.
+# The powers of the load that may weigh quotas, and the shares of rows at which they are tried.
 LOAD_POWERS: Final = (1.0, 0.5, 0.0)
 TRIAL_SHARES: Final = (0.2, 0.5)
-# By how much drawn matches have to speak against the paper's quotas.
+# How much better the recall on drawn matches must be to deviate from the paper's quotas.
 CLEAR_GAIN: Final = 1.05
 
 
 @dataclass(frozen=True)
 class SheddingModel:
-    """`estimate_loads`: the work that a row of each variable makes, to the power of
-    `leaning`:
-    what quotas are dealt by. `drawn`: matches of the rows that it was learnt from."""
+    """What rows showed. `loads`: the load of a row of each variable (`estimate_loads`) to the power
+    `load_power`, which weighs the quotas. `drawn`: matches drawn from the rows."""
 
     utilities: Utilities
     loads: Mapping[int, float]
-    leaning: float
+    load_power: float
     estimates: Estimates | None
     drawn: RecallEstimator
 
 
 @dataclass(frozen=True)
 class RowSample:
-    """Rows that are learnt from, without NULL event times. `thinned`: of how many rows each is
-    one, where there were too many in a stretch of time."""
+    """Rows to learn from, without NULL event times. `row_weight`: how many rows each represents, if
+    there were too many in a stretch of time."""
 
     table: pa.Table
-    thinned: float = 1.0
+    row_weight: float = 1.0
 
     def estimates(self, found: Estimates | None) -> Estimates | None:
-        """What these rows say of all the rows they are from."""
-        if found is None or self.thinned <= 1:
+        """The estimates scaled to the rows that the sample was taken from."""
+        if found is None or self.row_weight <= 1:
             return found
-        rates = {v: rate * self.thinned for v, rate in found.rates.items()}
+        rates = {v: rate * self.row_weight for v, rate in found.rates.items()}
         return replace(found, rates=rates, places=())
 
 
@@ -175,7 +173,8 @@ def learn_model(
     costs: OperationCosts,
     keys: Sequence[Type] = (),
 ) -> SheddingModel:
-    """What rows are worth, and what work they make."""
+    """Learns utilities and loads from rows. `keys`: the types of the program's keys, if utilities
+    may depend on them."""
     table = sampled.table
     matching = make_sample_context(program, table)
     estimates = sampled.estimates(estimate_from_context(matching))
@@ -187,15 +186,15 @@ def learn_model(
     )
     utilities = utilities_of(tables, *variable_masks(program))
     drawn = RecallEstimator(matching, table, utilities)
-    leaning = 1.0
+    load_power = 1.0
     if policy == "utility" and work:
-        leaning = _choose_power(_RowLevels(program, table, utilities), work, drawn)
-    return SheddingModel(utilities, _apply_power(work, leaning), leaning, estimates, drawn)
+        load_power = _choose_power(_RowLevels(program, table, utilities), work, drawn)
+    return SheddingModel(utilities, _apply_power(work, load_power), load_power, estimates, drawn)
 
 
 @dataclass(frozen=True)
 class _RowLevels:
-    """The rows of a table in their levels, to be asked which of them stay."""
+    """The rows of a table with their levels, to select from at several shares."""
 
     program: Program
     table: pa.Table
@@ -218,8 +217,8 @@ class _RowLevels:
 
 
 def _choose_power(rows: _RowLevels, loads: Mapping[int, float], drawn: RecallEstimator) -> float:
-    """How much of the work counts when quotas are dealt: all of it, as in the paper, unless drawn
-    matches clearly say that more of them is left with less."""
+    """The power of the load that weighs quotas: 1, as in the paper, unless the recall on drawn
+    matches is clearly better with less."""
     recalls = {
         each: sum(
             drawn.recall(rows.staying("utility", share, _apply_power(loads, each)))
@@ -231,8 +230,8 @@ def _choose_power(rows: _RowLevels, loads: Mapping[int, float], drawn: RecallEst
     return best if recalls[best] > CLEAR_GAIN * recalls[1.0] else 1.0
 
 
-def _apply_power(loads: Mapping[int, float], leaning: float) -> dict[int, float]:
-    return {v: load**leaning for v, load in loads.items()}
+def _apply_power(loads: Mapping[int, float], load_power: float) -> dict[int, float]:
+    return {v: load**load_power for v, load in loads.items()}
 
 
 def statistics_of(
@@ -242,11 +241,11 @@ def statistics_of(
     policy: SheddingPolicy,
     costs: OperationCosts,
 ) -> SheddingStatistics:
-    """What a stream's workers go by, of what rows said."""
+    """What the workers of a stream need of what was learnt."""
     utilities, table = learnt.utilities, sampled.table
     rows_ = _RowLevels(program, table, utilities)
     curve = learnt.drawn.curve(lambda share: rows_.staying(policy, share, learnt.loads))
-    rows = max(table.num_rows * sampled.thinned, 1.0)
+    rows = max(table.num_rows * sampled.row_weight, 1.0)
     seconds = estimate_seconds(program, learnt.estimates, costs) / rows
     in_bins = count_bins(utilities, table, program.mask)
     depth = estimate_depth(program, learnt.estimates, costs)
@@ -254,14 +253,14 @@ def statistics_of(
 
 
 def variable_masks(program: Program) -> tuple[int, int]:
-    """The positive variables as a bit mask, and those that a NOT looks for."""
+    """The positive variables and those of a NOT, as bit masks."""
     positive = sum(1 << v for v, each in enumerate(program.variables) if not each.negated)
     needed = sum(1 << v for v, each in enumerate(program.variables) if each.negated)
     return positive, needed
 
 
 def estimate_seconds(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
-    """What matching and the answer are expected to take."""
+    """The expected seconds of matching and of returning the matches."""
     return (
         estimate_work(program, estimates, costs)
         + estimate_matches(program, estimates) * MATCH_SECONDS
@@ -269,9 +268,9 @@ def estimate_seconds(program: Program, estimates: Estimates | None, costs: Opera
 
 
 def estimate_depth(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
-    """Where the work is. With half of the rows matches are fewer by the power of all slots, the
-    work by that of the slots whose joins make it: the latter as a part of the former, 1 if the last
-    join is all of it."""
+    """How the work falls with the matches. With half of the rows, the matches fall by the power of
+    all slots, and the work by that of the slots whose joins cause it. Returns the ratio of the
+    powers: 1 if the last join is all of the work."""
     positive, _ = variable_masks(program)
     if estimates is None:
         return 1.0
@@ -287,7 +286,7 @@ def estimate_depth(program: Program, estimates: Estimates | None, costs: Operati
 
 
 def estimate_matches(program: Program, estimates: Estimates | None) -> float:
-    """How many matches are expected."""
+    """The expected number of matches."""
     if estimates is None:
         return 0.0
     found = (model.estimator(estimates).cardinality(model.all) for model in branch_models(program))
@@ -295,7 +294,7 @@ def estimate_matches(program: Program, estimates: Estimates | None) -> float:
 
 
 def estimate_work(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
-    """Seconds that matching is expected to take, by the cheapest chains."""
+    """The expected seconds of matching, by the cheapest chains."""
     if estimates is None:
         return 0.0
     branches = branch_models(program)

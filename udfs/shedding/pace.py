@@ -1,18 +1,9 @@
-"""How long a bucket's triggers take, and so how many rows one may have: the paper's N_in.
+"""How long the triggers of a bucket take, and so how many rows one may have: DARLING's N_in, the
+global constraint.
 
-    seconds = fixed + rows that stay * ROW_SECONDS + rows that came * work * part(share)
-              + again * what matching took in the trigger before
-
-The mean `work` of a row is measured. If only a share of the rows stays, matching does a part of
-the work: less than that share, for the rows of a match have to meet. Work grows with how dense
-rows are in event time, for a row meets more partners then: by the pattern's number of other slots
-at the most, which is what is reckoned with until such density has been seen. The rows of the
-trigger before are in the state, for the watermark has not passed them yet, and some plans go over
-them once more: what that takes is seen when few rows come after many.
-
-Rows with the best chances keep more matches than work. `part` is what matching takes if it takes as
-much as the matches are worth, `least` what it takes of rows dropped at random; where between them
-the truth lies is seen when rows are dropped.
+`TriggerTimeModel` predicts the time of a trigger, `TimeBudget` says how much of the trigger a
+bucket may use, `RowDensity` how many rows meet in event time, and `TriggerArrival` when the rows of
+the trigger arrived and how many all buckets have.
 """
 
 from __future__ import annotations
@@ -30,13 +21,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# --------------------------------------------------------------------------------------------------
-# When a trigger's rows came and how many there are of all buckets: told beside each blob.
+# ---- arrival -------------------------------------------------------------------------------------
 #
-# A bucket sees its own rows only. The task that packs rows notes when it began and how many it had
-# for all buckets, so a bucket can tell its part of the trigger's rows, and how much of the time is
-# over.
-# --------------------------------------------------------------------------------------------------
+# A bucket sees only its own rows. The task that packs rows notes when it began and how many rows it
+# had for all buckets. So a bucket knows its part of the trigger's rows, and how much of the time
+# has passed.
 
 
 _ARRIVAL_KEY: Final = b"spark_cep_arrival"
@@ -44,15 +33,15 @@ _ARRIVAL_KEY: Final = b"spark_cep_arrival"
 
 @dataclass(frozen=True)
 class TriggerArrival:
-    """`began`: when the first task of the trigger began to pack, in seconds since 1970. `rows`: of
-    the trigger, all buckets together."""
+    """`began`: when the first task of the trigger began to pack, in seconds since 1970. `rows`: the
+    rows of the trigger in all buckets."""
 
     began: float
     rows: int
 
 
 def note_arrival(began: float) -> Callable[[pa.Table], pa.Table]:
-    """For the pieces of a task that began then: each with what the task knows."""
+    """A function that adds the note of a task to each of its pieces."""
 
     def noted(piece: pa.Table) -> pa.Table:
         note = json.dumps([began, piece.num_rows]).encode()
@@ -62,7 +51,7 @@ def note_arrival(began: float) -> Callable[[pa.Table], pa.Table]:
 
 
 def read_arrival(blobs: Sequence[bytes]) -> TriggerArrival | None:
-    """What the tasks noted; None if nothing came."""
+    """The notes of all tasks together; None if there were no rows."""
     notes = [note for blob in blobs if (note := _read_note(blob)) is not None]
     if not notes:
         return None
@@ -78,19 +67,13 @@ def _read_note(blob: bytes) -> tuple[float, int] | None:
     return float(began), int(rows)
 
 
-# --------------------------------------------------------------------------------------------------
-# How long a bucket may take of its trigger.
-#
-# A trigger has to end `latency` after it began, and Spark needs a part of that: planning before the
-# rows come, writing the state and the answer after. What is left when a bucket's turn comes is
-# shared out by rows among the buckets still to come, as many at a time as there are workers.
-# --------------------------------------------------------------------------------------------------
+# ---- time budget ---------------------------------------------------------------------------------
 
 
 # Spark's part of a trigger: planning and offsets before the first task, commits after the last.
-# Measured with 8 to 16 buckets on two cores: 0.3 to 0.45 s, 0.9 beside other programs. What lies
-# between the end of a trigger's last bucket here and the first task of the next is seen. Where a
-# stream waits for rows that is no work, so no more counts than this, or a part of the bound.
+# Measured with 8 to 16 buckets on two cores: 0.3 to 0.45 s, 0.9 s beside other programs. The gap
+# between the last bucket of a trigger here and the first task of the next is measured. It also has
+# the time in which a stream waits for rows, so no more than this counts, or a share of the bound.
 SPARK_SECONDS: Final = 0.4
 SPARK_SHARE: Final = 0.25
 LEAST_SPARK_SECONDS: Final = 0.1
@@ -99,7 +82,12 @@ _MOST_GAPS: Final = 8
 
 @dataclass
 class TimeBudget:
-    """Of one query in one worker process."""
+    """How long a bucket may take, for one query in one worker process.
+
+    A trigger has to end `latency` seconds after it began, and Spark needs a part of that: planning
+    before the rows arrive, writing the state and the matches afterwards. What is left when it is a
+    bucket's turn is divided by rows among the buckets still to come, `parallel` at a time.
+    """
 
     latency: float
     safety: float
@@ -110,7 +98,7 @@ class TimeBudget:
     _gaps: list[float] = field(default_factory=list)
 
     def seconds(self, trigger: str | None, arrival: TriggerArrival, rows: int, now: float) -> float:
-        """What a bucket with so many rows may take from now on."""
+        """The seconds that a bucket with so many rows may take from now on."""
         if trigger != self._trigger:
             self._begin(trigger, arrival)
         left = self.latency * self.safety - self.spark_seconds - max(now - arrival.began, 0.0)
@@ -124,7 +112,7 @@ class TimeBudget:
 
     @property
     def spark_seconds(self) -> float:
-        """What Spark is reckoned to need."""
+        """The seconds that Spark is expected to need."""
         seen = min(self._gaps, default=SPARK_SECONDS)
         most = max(SPARK_SECONDS, SPARK_SHARE * self.latency)
         return min(max(seen, LEAST_SPARK_SECONDS), most)
@@ -135,23 +123,22 @@ class TimeBudget:
         self._trigger, self._done = trigger, 0
 
 
-# --------------------------------------------------------------------------------------------------
-# How dense a bucket's rows lie in event time.
-#
-# A trigger may bring less than a window of event time; its rows meet those of the triggers before.
-# So the rows of the latest window count, whichever trigger brought them.
-# --------------------------------------------------------------------------------------------------
+# ---- density -------------------------------------------------------------------------------------
 
 
 @dataclass
 class RowDensity:
-    """Of one bucket. `window`: in the unit of the event time."""
+    """The rows of one bucket per unit of event time; `window` is in that unit.
+
+    A trigger may bring less than a window of event time, and its rows meet those of the triggers
+    before. So the rows of the latest window count, whichever trigger brought them.
+    """
 
     window: float
     _pieces: list[tuple[float, float, int]] = field(default_factory=list)
 
     def density(self, times: npt.NDArray[Any]) -> float:
-        """Rows in a unit of event time, with a trigger's rows, which have these times."""
+        """Adds the event times of a trigger's rows, and returns the density."""
         if times.dtype.kind == "f":
             times = times[np.isfinite(times)]
         if len(times):
@@ -162,36 +149,39 @@ class RowDensity:
         self._pieces = [each for each in self._pieces if each[1] > latest - self.window]
         span = latest - min(first for first, _, _ in self._pieces)
         rows = sum(rows for _, _, rows in self._pieces)
-        # At the beginning of a stream partners are as few as if the window were empty before.
+        # At the start of a stream the window counts as empty before the first row.
         return rows / (max(span, self.window) or 1.0)
 
 
-# What a trigger of a bucket takes without rows, at the least: state, header, answer.
+# ---- time of a trigger -------------------------------------------------------------------------
+
+# The least time of a trigger of a bucket without rows: state, header, answer.
 FIXED_SECONDS: Final = 3e-3
-# Sorting and gathering a row.
+# The time to sort and gather a row.
 ROW_SECONDS: Final = 1.5e-6
-# So many rows, of one trigger or of several, say what a row takes; so few what a trigger takes
-# without any.
+# From this many rows, of one trigger or of several, the time per row is measured; with this few,
+# the fixed time of a trigger.
 ENOUGH_ROWS: Final = 1000
 FEW_ROWS: Final = 100
-# Where less than this part of the rows of the trigger before come, what those take again is seen.
-# With the stock patterns of `benchmarks/darling.py` next to nothing for a chain that begins with
-# the last event, 0.4 to 1 of what they took when they came for one that begins with the first.
+# If fewer than this share of the rows of the previous trigger arrive, the time for matching the
+# previous rows again is measured. With the stock patterns of `benchmarks/darling.py` it is next to
+# nothing for a chain that begins with the last event, and 0.4 to 1 of the first time for one that
+# begins with the first event.
 FEWER_ROWS_SHARE: Final = 0.5
-# Rows that take less leave nothing to save.
+# If matching takes less, there is nothing to save.
 LITTLE_SECONDS: Final = 5e-3
-# Being slower than thought is believed at once, being faster bit by bit.
+# A slower trigger than expected is believed at once, a faster one with this weight.
 SPEEDUP_WEIGHT: Final = 0.3
-# How fast it is forgotten that many rows spoke once, with each time that fewer have spoken.
+# The decay of the evidence of an earlier measurement with more rows.
 EVIDENCE_DECAY: Final = 0.95
-# Densities within this factor are the same.
+# Densities within this factor count as equal.
 SAME_DENSITY_FACTOR: Final = 1.5
-# Where the most and the least differ by less, nothing is seen of which it is.
+# If the most and the least differ by less than this, the ease cannot be measured.
 EASE_RANGE: Final = 1.2
-# Seeing that it takes less than thought; that it takes more is believed at once.
+# The weight of less work than expected; more work is believed at once.
 EASE_WEIGHT: Final = 0.7
-# By how much triggers were longer than planned is kept in hand, as long as it is not forgotten:
-# what a row takes goes up and down by a fifth from trigger to trigger. Shorter plans tell nothing.
+# The overrun of planned triggers is kept as a margin, which decays: the time per row varies by a
+# fifth from trigger to trigger. Plans shorter than PLAN_SECONDS are not compared.
 MOST_MARGIN: Final = 0.5
 MARGIN_DECAY: Final = 0.9
 PLAN_SECONDS: Final = 0.05
@@ -200,10 +190,24 @@ _HALVINGS: Final = 20
 
 @dataclass
 class TriggerTimeModel:
-    """`work`: seconds a row that came, where `density` of them came in a unit of event time; before
-    any was seen, what the cost model expects. `growth`: the power of the density with which that
-    grows beyond. `part`: of the work at the most, by the share of the rows that stays; `least`: of
-    the work at the least. `ease`: where between them it lies, 0 is at the most."""
+    """Predicts the time of a bucket's trigger from its rows, and learns from each trigger:
+
+        seconds = fixed + kept rows * ROW_SECONDS + rows * work * part(share)
+                  + again * matching time of the previous trigger
+
+    `work`: seconds per row that arrived, at `density` rows per unit of event time; before the first
+    measurement, the expectation of the cost model. A row meets more partners in denser rows, so
+    beyond that density the work grows with its power `growth`, at most the number of the pattern's
+    other slots, which is assumed until such density was measured.
+
+    If only a share of the rows stays, less than that share of the work remains, because the rows of
+    a match have to meet. But rows of high utility keep more matches than work falls: `part` is the
+    most that remains (work falls as the matches do), `least` is what remains if rows are dropped at
+    random, and `ease`, from 0 (most) to 1 (least), is learnt when rows are dropped.
+
+    `again`: the rows of the previous trigger are still in the state, and some plans match them once
+    more; this is measured when few rows follow many.
+    """
 
     growth: int
     part: Callable[[float], float]
@@ -221,8 +225,8 @@ class TriggerTimeModel:
     _evidence: float = 0.0
     _waiting: tuple[int, float, float] = (0, 0.0, 0.0)
 
-    def saw(self, came: int, kept: int, density: float, seconds: float) -> None:
-        """A trigger to which so many rows came, of which these were kept, took so long."""
+    def observe(self, came: int, kept: int, density: float, seconds: float) -> None:
+        """Learns from a trigger with `came` rows, of which `kept` stayed, that took `seconds`."""
         if not came:
             return
         if self._planned >= PLAN_SECONDS:
@@ -235,35 +239,36 @@ class TriggerTimeModel:
         before, came_before = self._before, self._came_before
         self._before, self._came_before = matching, came
         if came < FEWER_ROWS_SHARE * came_before:
-            self._saw_again(matching - came * part * self._work(density), before)
+            self._observe_replay(matching - came * part * self._work(density), before)
         elif came < FEW_ROWS:
             left = seconds - beside - self.again * before - came * self._work(density) * part
             self.fixed += SPEEDUP_WEIGHT * (max(left, FIXED_SECONDS) - self.fixed)
         else:
             own = max(matching - self.again * before, 0.0)
             if self.seen and came >= ENOUGH_ROWS:
-                self._saw_ease(share, own / max(came * self._work(density), 1e-12))
+                self._observe_ease(share, own / max(came * self._work(density), 1e-12))
                 part = self.part_of(share)
             rows, whole, taken = self._waiting
             self._waiting = rows + came, whole + came * part, taken + own
             if self._waiting[0] >= ENOUGH_ROWS and self._waiting[1] > 0:
-                self._measured(density)
+                self._update_work(density)
 
-    def _saw_again(self, seconds: float, before: float) -> None:
-        """Few rows came after many. How long theirs took is not told apart well enough."""
+    def _observe_replay(self, seconds: float, before: float) -> None:
+        """Learns `again` from a trigger with few rows after one with many; the time of the few
+        rows themselves is too uncertain to learn from."""
         if before >= LITTLE_SECONDS:
             seen = min(max(seconds / before, 0.0), 1.0)
             self.again += (1.0 if seen > self.again else SPEEDUP_WEIGHT) * (seen - self.again)
 
     def part_of(self, share: float) -> float:
-        """What is expected to be left of the work."""
+        """The part of the work that is expected to remain."""
         most = self.part(share)
         if self.least is None or not self.ease or most <= 0:
             return most
         return float(most * (self.least(share) / most) ** self.ease)
 
-    def _saw_ease(self, share: float, part: float) -> None:
-        """Of the work so much was left, if a row takes what it took."""
+    def _observe_ease(self, share: float, part: float) -> None:
+        """Learns `ease` from the part of the work that remained."""
         most = self.part(share)
         least = most if self.least is None else self.least(share)
         if least <= 0 or most < EASE_RANGE * least:
@@ -271,9 +276,10 @@ class TriggerTimeModel:
         seen = log(max(part, least) / most) / log(least / most)
         self.ease += (EASE_WEIGHT if seen > self.ease else 1.0) * (max(seen, 0.0) - self.ease)
 
-    def _measured(self, density: float) -> None:
-        """Enough rows have come to say what one takes. `density`: of the last ones. Fewer rows than
-        before say less, for a trigger may take long for reasons of its own, a new plan say."""
+    def _update_work(self, density: float) -> None:
+        """Updates `work` once enough rows were measured. `density`: of the last ones. Fewer rows
+        than before weigh less: a single trigger may take long for other reasons, such as a new
+        plan."""
         rows, whole, taken = self._waiting
         self._waiting = (0, 0.0, 0.0)
         measured, expected = taken / whole, self._work(density)
@@ -287,12 +293,12 @@ class TriggerTimeModel:
         self.seen += 1
 
     def seconds(self, rows: int, share: float, density: float) -> float:
-        """What a trigger with so many rows is expected to take if a share of them stays."""
+        """The expected time of a trigger with so many rows if a share of them stays."""
         work = rows * self._work(density) * self.part_of(share)
         return self.fixed + self.again * self._before + rows * share * ROW_SECONDS + work
 
     def share(self, rows: int, density: float, budget: float) -> float:
-        """The share of the rows that can be had for the budget."""
+        """The largest share of the rows that fits into the budget."""
         found = self._share(rows, density, budget / (1 + self.margin))
         self._planned = self.seconds(rows, found, density)
         return found
@@ -309,6 +315,6 @@ class TriggerTimeModel:
         return low
 
     def _work(self, density: float) -> float:
-        """A sparser trigger than the last is not reckoned to be faster."""
+        """The seconds per row at a density; a lower one than measured does not count as faster."""
         times = density / self.density if self.density else 1.0
         return float(self.work * times**self.growth) if times > SAME_DENSITY_FACTOR else self.work

@@ -1,14 +1,13 @@
-"""The share of random partners with which a row passes a condition: DARLING's phi.
+"""The probability that a row passes a condition: DARLING's phi, estimated by draws.
 
 For a condition and one of its variables, random partial matches are drawn that begin with a row of
-that variable (`drawing.py`), and the condition is tested on them. What passes, by bins of the
-columns that the condition reads of the row, is a `Table`: the paper's PDFs, seen instead of
-assumed, for whatever the engine can evaluate: any comparison, arithmetic between the sides, AND,
-OR, membership. Partners come from the row's own key and window. Where keys differ, the key is one
-more column of the table, as far as the draws go.
+that variable, and the condition is tested on them. The share that passes, by bins of the columns
+that the condition reads of the row, is a `PassTable`: the paper's PDFs, measured, not assumed,
+for any condition that the engine can evaluate. Partners come from the row's own key and window.
+Where keys differ, the key is one more column of the table, as far as there are enough draws.
 
-A condition of which nothing can be drawn (a user's function, remote data, a whole list) keeps the
-same share of every row, so it leaves the order of utilities as it is.
+A condition that cannot be drawn (a user's function, remote data, a whole list) is taken to pass the
+same share of every row, so it does not change the order of utilities.
 """
 
 from __future__ import annotations
@@ -40,24 +39,22 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Condition
 
 
-# --------------------------------------------------------------------------------------------------
-# What a row says of its chances: values of columns, put into few bins.
+# ---- features ------------------------------------------------------------------------------------
 #
-# A `Feature` cuts one shipped column, either at quantiles of what was seen (numbers and times) or
-# by its most frequent values. Its last bin is NULL; the bin before it, of values, is all the
-# others.
+# A feature puts the values of one shipped column into few bins, either between quantiles of a
+# sample (numbers and times) or by the most frequent values. Its last bin is NULL; with values, the
+# one before it holds all others.
 #
-# Always holds: `bins` here and the SQL text that the driver makes of the same feature
-# (`spark_cep/spark/shedding.py`) agree: a number's bin is how many splits are not above it, and NaN
-# is above all, as in Spark.
-# --------------------------------------------------------------------------------------------------
+# `bins` agrees with the SQL that the driver writes for the same feature
+# (`spark_cep/spark/shedding.py`): the bin of a number is the number of splits that are not above
+# it, and NaN is above all, as in Spark.
 
 
-# Kinds whose order may be cut at quantiles; all are compared as doubles.
+# Kinds that may be cut at quantiles; all are compared as doubles.
 ORDERED_KINDS: Final[frozenset[TypeKind]] = frozenset(
     {"int", "float", "decimal", "date", "timestamp", "timestamp_ntz"}
 )
-# Kinds whose values can be written into a condition as they are.
+# Kinds whose values can be written as literals.
 NAMED_KINDS: Final[frozenset[TypeKind]] = frozenset({"int", "string", "bool"})
 # Integers and powers of ten that doubles hold exactly.
 _EXACT_INTEGER: Final = 2.0**53
@@ -68,7 +65,7 @@ Bins = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """`splits` of an ordered column, ascending; else `values`, the ones that have a bin each."""
+    """The bins of a column: ascending `splits` if it is ordered, else `values` with a bin each."""
 
     column: int
     type: Type
@@ -81,7 +78,7 @@ class Feature:
 
     @property
     def size(self) -> int:
-        """How many bins there are, the one of NULL included."""
+        """The number of bins, with that of NULL."""
         return len(self.values or self.splits) + 2
 
     def bins(self, column: pa.ChunkedArray | pa.Array) -> Bins:
@@ -109,14 +106,14 @@ class Feature:
 def as_numbers(
     column: pa.ChunkedArray | pa.Array, type_: Type
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_] | None]:
-    """An ordered column as doubles, arbitrary under NULL: times in microseconds, dates in days."""
+    """An ordered column as doubles: times in microseconds, dates in days. Arbitrary for NULL."""
     array = to_single_array(column)
     numbers, valid = plain_values(array).astype(np.float64), validity(array)
     if type_.kind == "decimal":
         seen = numbers if valid is None else numbers[valid]
         if type_.scale <= _EXACT_SCALE and np.abs(seen).max(initial=0.0) < _EXACT_INTEGER:
             return numbers / 10.0**type_.scale, valid
-        # A quotient of two numbers that are rounded already may not be the nearest double.
+        # The quotient of two rounded numbers may not be the nearest double.
         numbers = np.array([float(value or 0) for value in array.to_pylist()])
     return numbers, valid
 
@@ -124,8 +121,8 @@ def as_numbers(
 def feature_of(
     column: int, type_: Type, seen: pa.Array, most: int, *, is_equal: bool
 ) -> Feature | None:
-    """The cuts of a column of at most `most` bins, by values that were seen; None if it cannot be
-    cut. `is_equal`: it is compared for equality, so that values themselves matter."""
+    """A feature with at most `most` bins, by a sample of the column; None if there is none.
+    `is_equal`: the column is compared for equality, so that the values themselves matter."""
     if type_.kind in NAMED_KINDS:
         counts = pc.value_counts(seen.drop_null())
         frequent = _most_frequent(counts, most)
@@ -138,7 +135,7 @@ def feature_of(
 
 
 def _most_frequent(counts: pa.StructArray, most: int) -> tuple[Any, ...]:
-    """Ties by value, so that the same rows always give the same cuts."""
+    """The most frequent values. Ties by value, so that the same rows give the same feature."""
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
     found = sorted(pairs, key=lambda each: (-each[1], each[0]))
     return tuple(value for value, _ in found[:most])
@@ -147,36 +144,38 @@ def _most_frequent(counts: pa.StructArray, most: int) -> tuple[Any, ...]:
 def quantiles(
     numbers: npt.NDArray[np.float64], valid: npt.NDArray[np.bool_] | None, most: int
 ) -> tuple[float, ...]:
-    """Splits between bins with about as many values each."""
+    """Splits between bins with about equally many values."""
     if valid is not None:
         numbers = numbers[valid]
     numbers = np.sort(numbers[np.isfinite(numbers)])
     if not len(numbers):
         return ()
     at = (np.arange(1, most) * len(numbers)) // most
-    # Few digits are as good, and stand in Spark's plans; where values differ later, all of them.
+    # Few digits keep Spark's plans short; all digits where the values differ only in later ones.
     exact = np.unique(numbers[at])
     short = np.unique([float(f"{split:.6g}") for split in exact])
     splits = short if len(short) == len(exact) else exact
-    # Below the least value nothing was seen.
+    # There is no value below the least one.
     return tuple(float(each) for each in splits if each > numbers[0])
 
 
 def asks_for_equality(names: Sequence[str]) -> bool:
-    """Whether one of these operations asks for equal values."""
+    """Whether one of these operations compares for equality."""
     return bool({"=", "<=>", "<>", "in"} & set(names))
 
 
-# So many draws give each of 32 bins a share that is right to a few per cent of itself.
+# ---- tables ------------------------------------------------------------------------------------
+
+# With this many draws the share of each of 32 bins has an error of a few per cent.
 CONDITION_DRAWS: Final = 20_000
-# Bins of a table, by how many columns the condition reads of the row; more are not told apart.
+# Bins per column, by how many columns the condition reads of the row; with more there is no table.
 BINS: Final = {1: 32, 2: 12, 3: 6}
-# Keys that have a share of their own, and how finely a column is cut beside them.
+# How many keys have a share of their own, and the bins of a column beside them.
 MOST_KEY_BINS: Final = 16
 BINS_BESIDE_KEYS: Final = 12
-# A bin's share begins as that of all rows, with the weight of so many draws.
+# The prior of a bin is the share of all rows, with the weight of so many draws.
 PRIOR_DRAWS: Final = 10.0
-# Keys are told apart where their shares differ by so much from those of all keys together.
+# Keys have shares of their own if these differ from the pooled ones by at least so much.
 KEY_DIFFERENCE: Final = 0.03
 
 Shares = npt.NDArray[np.float64]
@@ -184,8 +183,8 @@ Shares = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PassTable:
-    """`shares` has an axis for each feature. `mean`: of all draws, the condition's selectivity.
-    `by_key`: the first feature is the key."""
+    """The shares of a condition and a variable, with an axis for each feature. `mean`: the share of
+    all draws, the selectivity of the condition. `by_key`: the first feature is the key."""
 
     variable: int
     condition: int
@@ -195,15 +194,15 @@ class PassTable:
     by_key: bool = False
 
     def passes(self, table: pa.Table) -> Shares:
-        """For each row of the shipped columns."""
+        """The share of each row's bin."""
         bins = tuple(feature.bins(table.column(feature.column)) for feature in self.features)
         return np.asarray(self.shares[bins])
 
 
 @dataclass(frozen=True)
 class _ConditionDraws:
-    """Draws of one condition that begin with one variable: the rows of the variable, what each
-    draw stands for, and whether the condition held."""
+    """Draws of one condition that begin with one variable: the rows of the variable, the weight of
+    each draw, and whether the condition held."""
 
     rows: npt.NDArray[np.int64]
     weights: Shares
@@ -211,11 +210,11 @@ class _ConditionDraws:
 
 
 def tables_of(matching: AdvanceContext, keys: Sequence[Type] = ()) -> tuple[PassTable, ...]:
-    """One for each condition and positive variable in it, where the condition can be drawn and
-    the columns be cut. `keys`: the types of the program's keys, if they may be looked at.
+    """A table for each condition and positive variable in it, if the condition can be drawn and its
+    columns have features. `keys`: the types of the program's keys, if tables may depend on them.
 
-    A condition with a variable that may stay unfilled says nothing: a row that fails it may be in
-    matches without that variable."""
+    A condition with an optional variable has none: a row that fails it may still be in matches
+    without that variable."""
     found: dict[tuple[int, int], PassTable] = {}
     for number in range(len(matching.program.branches)):
         walk = make_sampling_walk(matching, number)
@@ -234,7 +233,7 @@ def tables_of(matching: AdvanceContext, keys: Sequence[Type] = ()) -> tuple[Pass
 
 
 def _is_always_tested(matching: AdvanceContext, condition: Condition, variable: int) -> bool:
-    """Whether every match with this variable meets the condition with others."""
+    """Whether the condition is tested in every match that has this variable."""
     filled = [branch.filled() for branch in matching.program.branches]
     return len(condition.variables) > 1 and all(
         condition.variables <= each for each in filled if variable in each
@@ -272,8 +271,8 @@ def _make_table(
 def _find_columns(
     walk: BranchWalk, condition: Condition, variable: int
 ) -> dict[int, tuple[Type, bool]] | None:
-    """The columns that a condition reads of a variable's rows, and whether it asks for equal
-    values of them. None where they say nothing of rows to come: event times only go on."""
+    """The columns that a condition reads of a variable's rows, and whether it compares them for
+    equality. None for event times: they only grow, so past ones do not predict later rows."""
     orders = {order.column for order in walk.matching.program.orders}
     found: dict[int, tuple[Type, bool]] = {}
     equal = set(_equality_columns(condition))
@@ -285,7 +284,7 @@ def _find_columns(
 
 
 def _is_monotonic(walk: BranchWalk, rows: pa.Array, values: pa.Array, type_: Type) -> bool:
-    """Whether the values grow with event time, as expressions of it and counters do."""
+    """Whether the values grow with event time, like counters and expressions of the time."""
     order = walk.matching.program.orders[0]
     if type_.kind not in ORDERED_KINDS or order.type.kind not in ORDERED_KINDS:
         return False
@@ -337,7 +336,7 @@ def _pass_shares(
 def _count_bins(
     seen: _ConditionDraws, bins: tuple[Bins, ...], sizes: tuple[int, ...]
 ) -> tuple[Shares, Shares]:
-    """Draws and passes of each bin, weighted so that a mean draw counts one."""
+    """The draws and passes of each bin, weighted so that the mean draw counts as one."""
     at = np.ravel_multi_index(bins, sizes)
     length = int(np.prod(sizes))
     weights = seen.weights / max(float(seen.weights.mean()), 1e-300)
@@ -352,7 +351,7 @@ def _smooth_shares(counted: tuple[Shares, Shares], before: Shares) -> Shares:
 
 
 def _round_shares(shares: Shares) -> Shares:
-    """To three digits: they are known no better, and stand in Spark's plans."""
+    """Rounds to three digits: more are not significant, and they are written in Spark's plans."""
     found = [float(f"{share:.3g}") for share in shares.ravel()]
     return np.array(found).reshape(shares.shape)
 
@@ -360,7 +359,7 @@ def _round_shares(shares: Shares) -> Shares:
 def _split_by_key(
     walk: BranchWalk, seen: _ConditionDraws, pooled: PassTable, keys: Sequence[Type]
 ) -> PassTable | None:
-    """The table with the key in front, where keys differ and the draws show it."""
+    """The table with the key as first feature, if the draws show that keys differ."""
     program, events = walk.matching.program, walk.matching.events
     if len(keys) != 1 or len(pooled.features) != 1:
         return None
@@ -390,7 +389,7 @@ def _split_by_key(
 
 
 def _key_distance(shares: Shares, pooled: Shares, draws: Shares) -> float:
-    """How far shares by key are from those of all keys, beyond what chance alone would make."""
+    """How far the shares by key are from the pooled ones, beyond what chance alone causes."""
     chance = 0.8 * np.sqrt(pooled * (1 - pooled) * draws) / (draws + PRIOR_DRAWS)
     beyond = np.maximum(np.abs(shares - pooled) - chance, 0.0)
     return float((beyond * draws).sum() / max(float(draws.sum()), 1e-300))

@@ -1,9 +1,8 @@
-"""What shedding is expected to lose: the share of matches all of whose rows stay.
+"""How many rows of each kind stay, which ones, and what that is expected to lose.
 
-Random matches are drawn (`drawing.py`), conditions tested, and those that hold are looked at: how
-many have kept rows only. A dropped row can only take matches away, so no other way to count them is
-needed. Lists count as lists of one. Where next to no draw is a match, the product over the
-variables stands in: the share of their worth that stays.
+Rows are of one *kind* if they may be the same variables (one candidate mask). `share_quota` divides
+the rows that may stay among the kinds (DARLING's local constraints), `select_rows` and
+`threshold_of` keep the rows of highest score, and `RecallEstimator` estimates what matches remain.
 """
 
 from __future__ import annotations
@@ -34,27 +33,20 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import SheddingPolicy, Utilities
 
 
-# --------------------------------------------------------------------------------------------------
-# How many rows of each kind stay: the paper's local constraints, and where that cuts the scores.
-#
-# Rows are of one *kind* if they may be the same variables: one candidate mask. The rows that may
-# stay are dealt to the kinds by weight, for policy "utility" Z(T) * R(T); what one kind leaves of
-# its part goes to the others, as the paper drops from a buffer only when all of them together are
-# too full. Each kind then keeps its rows of highest score: those above its *threshold*.
-# --------------------------------------------------------------------------------------------------
+# ---- quotas --------------------------------------------------------------------------------------
 
 
-# Scores are counted to so much of a level: where all rows are in one level, the threshold is right
-# to a 64th of them, and within that it is as even as the rows' own numbers are.
+# Scores are counted in parts of a level: even if all rows are in one level, the threshold is right
+# to a 64th of them, and more exactly as far as the tie-breakers are evenly distributed.
 LEVEL_PARTS: Final = 64
-# A threshold that no score is below, and one that all are: the highest score may round to LEVELS.
+# A threshold below all scores, and one above: the highest score may round to LEVELS.
 KEEP_ALL: Final = 0.0
 KEEP_NONE: Final = float(LEVELS + 1)
 
 
 @dataclass(frozen=True)
 class RowKind:
-    """Rows of one mask: how many there are, how many stay, and the score from which on."""
+    """The rows of one mask: how many there are, how many stay, and the score that they need."""
 
     mask: int
     rows: int
@@ -64,8 +56,8 @@ class RowKind:
 
 @dataclass(frozen=True)
 class ScoreCounts:
-    """How many rows of each kind have which score: `counts` by `places`, scores in PARTS of a
-    level, ascending."""
+    """The distribution of the scores of one kind: `counts` by `places`, which are scores in
+    LEVEL_PARTS of a level, ascending."""
 
     places: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
@@ -85,13 +77,13 @@ def kinds_of(scores: Mapping[int, ScoreCounts], quotas: Mapping[int, float]) -> 
 
 
 def threshold_of(scores: ScoreCounts, quota: float) -> float:
-    """The score from which on `quota` rows remain."""
+    """The score that leaves `quota` rows at or above it."""
     if quota >= scores.rows:
         return KEEP_ALL
     if quota <= 0:
         return KEEP_NONE
     above = np.cumsum(scores.counts[::-1])[::-1]
-    # The last place from which on there are enough rows; the threshold lies within its part.
+    # The last place with enough rows at or above it; the threshold lies within this part.
     at = int(np.flatnonzero(above >= quota)[-1])
     surplus = (above[at] - quota) / scores.counts[at]
     return float((scores.places[at] + surplus) / LEVEL_PARTS)
@@ -100,7 +92,7 @@ def threshold_of(scores: ScoreCounts, quota: float) -> float:
 def row_thresholds(
     kinds: Sequence[RowKind], mask: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """The threshold of each row, by its mask; that of a kind that was not counted is 0."""
+    """The threshold of each row, by its mask; 0 for a kind that was not counted."""
     masks = np.array([kind.mask for kind in kinds], dtype=np.int64)
     if not len(masks):
         return np.zeros(len(mask))
@@ -113,7 +105,9 @@ def row_thresholds(
 def share_quota(
     total: float, rows: Mapping[int, int], weights: Mapping[int, float]
 ) -> dict[int, float]:
-    """`total` rows dealt to the kinds by weight, none of which gets more than it has.
+    """`total` rows divided among the kinds by weight, where no kind gets more than it has. What one
+    kind leaves of its part goes to the others, as DARLING drops from a buffer only if all of them
+    together are too full.
 
     >>> share_quota(60, {1: 10, 2: 50, 3: 100}, {1: 1.0, 2: 1.0, 3: 1.0})
     {1: 10.0, 2: 25.0, 3: 25.0}
@@ -141,9 +135,9 @@ def share_quota(
 def weights_of(
     policy: SheddingPolicy, rows: Mapping[int, int], loads: Mapping[int, float]
 ) -> dict[int, float]:
-    """What the quota is dealt by. "utility": Z(T) * R(T), a kind that may be several variables
-    makes the work of all. "random": the same share of every kind. "frequency": as many rows of
-    each, so that the most frequent kinds lose most."""
+    """The weights of the kinds. "utility": Z(T) * R(T), where a kind that may be several variables
+    has the load of all. "random": the same share of every kind. "frequency": as many rows of
+    each kind, so that the most frequent kinds lose most."""
     if policy == "random":
         return {mask: float(count) for mask, count in rows.items()}
     if policy == "frequency":
@@ -152,21 +146,19 @@ def weights_of(
 
 
 def load_of(mask: int, loads: Mapping[int, float]) -> float:
-    """What a row with this mask makes of work."""
+    """The load of a row with this mask."""
     return sum(seconds for variable, seconds in loads.items() if mask >> variable & 1)
 
 
-# --------------------------------------------------------------------------------------------------
-# The paper's utility arrays: rows by level, of which the lowest go first.
+# ---- selection of rows ---------------------------------------------------------------------------
 #
-# Rows come by the block, so an array is a count: one pass puts all rows into their levels, and the
-# level at which the quota is reached is found among LEVELS counts, however many rows there are. Of
-# the rows of that level, those with the highest numbers of their own stay.
-# --------------------------------------------------------------------------------------------------
+# The paper's utility arrays. Rows come in blocks, so an array is a count: one pass puts all rows
+# into their levels, and the level at which the quota is reached is found among LEVELS counts,
+# however many rows there are. Of the rows of that level, those with the highest tie-breakers stay.
 
 
 Flags = npt.NDArray[np.bool_]
-# Of each row its mask, its level and its own number.
+# The mask, the level and the tie-breaker of each row.
 LeveledRows = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -174,7 +166,7 @@ _STEP = 0x9E3779B97F4A7C15
 
 
 def select_rows(levels: npt.NDArray[np.int64], own: npt.NDArray[np.float64], quota: int) -> Flags:
-    """The `quota` rows of highest level, then of highest number."""
+    """Flags of the `quota` rows of highest level, then of highest tie-breaker."""
     if quota >= len(levels):
         return np.ones(len(levels), dtype=np.bool_)
     if quota <= 0:
@@ -184,8 +176,8 @@ def select_rows(levels: npt.NDArray[np.int64], own: npt.NDArray[np.float64], quo
     edge = int(np.flatnonzero(above >= quota)[-1])
     stays: Flags = levels > edge
     at_edge = np.flatnonzero(levels == edge)
-    room = quota - int(above[edge] - counts[edge])
-    stays[at_edge[np.argpartition(own[at_edge], len(at_edge) - room)[len(at_edge) - room :]]] = True
+    free = quota - int(above[edge] - counts[edge])
+    stays[at_edge[np.argpartition(own[at_edge], len(at_edge) - free)[len(at_edge) - free :]]] = True
     return stays
 
 
@@ -195,7 +187,7 @@ def select_rows_by_kind(
     quota: float,
     loads: Mapping[int, float],
 ) -> Flags:
-    """Which of these rows stay, of which so many may, each kind its part."""
+    """Flags of the rows that stay: `quota` of them, divided among the kinds."""
     mask, levels, own = rows
     stays = np.zeros(len(mask), dtype=np.bool_)
     kinds, place, counts = np.unique(mask, return_inverse=True, return_counts=True)
@@ -208,7 +200,7 @@ def select_rows_by_kind(
 
 
 def _round_quotas(quotas: Mapping[int, float]) -> dict[int, int]:
-    """Whole rows, as many in all: the largest fractions are rounded up."""
+    """Quotas in whole rows with the same total: the largest fractions are rounded up."""
     found = {kind: int(quota) for kind, quota in quotas.items()}
     left = round(sum(quotas.values())) - sum(found.values())
     for kind in sorted(quotas, key=lambda kind: (found[kind] - quotas[kind], kind))[:left]:
@@ -226,8 +218,10 @@ def tie_breakers(times: npt.NDArray[Any], seed: int) -> npt.NDArray[np.float64]:
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+# ---- recall ------------------------------------------------------------------------------------
+
 MATCH_DRAWS: Final = 30_000
-# With fewer matches among the draws, their share says little.
+# With fewer matches among the draws, their share is too uncertain.
 ENOUGH_MATCHES: Final = 50
 # A curve has a point for each tenth.
 CURVE_POINTS: Final = 11
@@ -238,9 +232,9 @@ MatchWeights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _BranchDraws:
-    """Drawn matches of one branch: for each of its slots the rows of the table, and what each match
-    stands for, 0 where a condition does not hold. `variables`: one for each slot. `grouped`: those
-    of repeated groups, of which nothing is drawn: the worth of theirs that stays stands in."""
+    """Drawn matches of one branch: the rows of the table for each slot, and the weights of draws,
+    0 where a condition does not hold. `variables`: one for each slot. `grouped`: the variables of
+    repeated groups, which are not drawn; the share of their utility that stays is used instead."""
 
     rows: tuple[npt.NDArray[np.int64], ...]
     matches: MatchWeights
@@ -249,7 +243,12 @@ class _BranchDraws:
 
 
 class RecallEstimator:
-    """Matches drawn once, to be asked what is left of them. `matching` was made of `table`."""
+    """The share of matches all of whose rows stay, on matches that are drawn once.
+
+    A dropped row only takes matches away, so it is enough to test whether the rows of a match stay.
+    Lists count as lists of one. Where hardly any draw is a match, the product over the variables of
+    the share of their utility that stays is used instead. `matching` was made of `table`.
+    """
 
     def __init__(self, matching: AdvanceContext, table: pa.Table, utilities: Utilities) -> None:
         self._matching = matching
@@ -263,7 +262,7 @@ class RecallEstimator:
         return [each for each in found if each is not None]
 
     def recall(self, stays: KeptFlags) -> float:
-        """`stays`: which rows of the table are kept."""
+        """The recall if the flagged rows of the table stay."""
         total = held = 0.0
         for branch in self._branches:
             weight = max(float(branch.matches.mean()), 1e-9)
@@ -272,28 +271,28 @@ class RecallEstimator:
         return held / total if total else 1.0
 
     def curve(self, stays: Callable[[float], KeptFlags]) -> tuple[float, ...]:
-        """The recall of each share of the rows, 0 to 1. It never falls."""
+        """The recall by share of the rows, from 0 to 1. It never falls."""
         shares = np.linspace(0, 1, CURVE_POINTS)[1:-1]
         found = [0.0, *(self.recall(stays(float(share))) for share in shares), 1.0]
         return tuple(float(each) for each in np.maximum.accumulate(found))
 
     def _of_branch(self, branch: _BranchDraws, stays: KeptFlags) -> float:
-        grouped = self._worths_kept(branch.grouped, stays)
+        grouped = self._utilities_kept(branch.grouped, stays)
         if np.count_nonzero(branch.matches) >= ENOUGH_MATCHES:
             kept = np.logical_and.reduce([stays[rows] for rows in branch.rows])
             return grouped * float((branch.matches * kept).sum() / branch.matches.sum())
-        return grouped * self._worths_kept(branch.variables, stays)
+        return grouped * self._utilities_kept(branch.variables, stays)
 
-    def _worths_kept(self, variables: tuple[int, ...], stays: KeptFlags) -> float:
-        return float(np.prod([self._worth_kept(v, stays) for v in variables]))
+    def _utilities_kept(self, variables: tuple[int, ...], stays: KeptFlags) -> float:
+        return float(np.prod([self._utility_kept(v, stays) for v in variables]))
 
-    def _worth_kept(self, variable: int, stays: KeptFlags) -> float:
+    def _utility_kept(self, variable: int, stays: KeptFlags) -> float:
         events = self._matching.events
         is_candidate = np.zeros(self._table.num_rows, dtype=np.bool_)
         is_candidate[events.rows(np.flatnonzero(events.candidates(variable)))] = True
-        worth = self._utilities.of_variable(variable, self._table) * is_candidate
-        total = float(worth.sum())
-        return float((worth * stays).sum()) / total if total else 1.0
+        utility = self._utilities.of_variable(variable, self._table) * is_candidate
+        total = float(utility.sum())
+        return float((utility * stays).sum()) / total if total else 1.0
 
 
 def _draw_branch(walk: BranchWalk) -> _BranchDraws | None:

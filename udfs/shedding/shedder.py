@@ -1,10 +1,10 @@
-"""In front of a stream's engine: which of a trigger's rows it gets.
+"""Shedding in front of a stream's engine: which of a trigger's rows the engine receives.
 
-    rows of a bucket -> how many there is time for -> all of them, or those that are worth most
+    rows of a bucket -> how many there is time for -> all of them, or those of highest utility
 
-One `Shedder` serves all buckets of a query in a worker process. While there is room it learns what
-rows are worth, from rows as they came, and again when their values have drifted; a trigger that is
-too full before anything was learnt is learnt from first. Otherwise a row is only counted.
+One `Shedder` serves all buckets of a query in a worker process. While there is time it learns the
+utility of rows, from rows before shedding, and again when their values have drifted. A trigger that
+is too full before anything was learnt is learnt from first.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import SheddingStatistics, StreamSheddingSpec, Utilities
 
 
-# Rows that are learnt from: with the most there are draws for every bin, which takes 50 to 100 ms.
+# How many rows to learn from. The most give draws for every bin, which takes 50 to 100 ms.
 MOST_ROWS: Final = 20_000
 LEAST_ROWS: Final = 500
-# A trigger of a bucket with so many rows is not begun without knowing anything.
+# With this many rows in a bucket, learning comes before the first matching.
 MANY_ROWS: Final = 5_000
-# What was learnt from few rows is learnt again from so many times as many.
+# Statistics from few rows are replaced when this many times as many are there.
 RELEARN_FACTOR: Final = 4
-# Learning takes about so long; where four times that is left of a bucket's time, there is room.
+# Learning takes about so long; it is done if four times that is left of a bucket's budget.
 LEARNING_SECONDS: Final = 0.1
 LEARNING_MARGIN: Final = 4.0
-# Values that drift all the time, as positions in a game do, are learnt again after so long at the
-# soonest: that is 1 % of the time.
+# The least time between two learnings of values that drift all the time, like positions in a game:
+# learning then takes 1 % of the time.
 PAUSE_SECONDS: Final = 100 * LEARNING_SECONDS
-# A trigger that is learnt from under load: after so many without, at the least.
+# Under load, the least number of triggers between two tests for drift.
 TRIGGERS_BETWEEN_LEARNING: Final = 10
 
 Flags = npt.NDArray[np.bool_]
@@ -54,9 +54,8 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Admission:
-    """The rows that stay. `came`: how many there were, `density`: of them, in a unit of event time.
-    `shed`: by variable rows kept and dropped. `recall`: what is expected to be left of the
-    matches."""
+    """The rows that stay. `came`: how many arrived; `density`: rows per unit of event time. `shed`:
+    by variable the rows kept and dropped. `recall`: the expected share of matches that remain."""
 
     rows: pa.Table
     came: int
@@ -67,8 +66,8 @@ class Admission:
 
 @dataclass(frozen=True)
 class BucketTurn:
-    """A bucket's turn in a trigger, and what bounds it: a `budget` of seconds, a `quota` of rows
-    or a `share` of those that may be shed."""
+    """A bucket's turn in a trigger, and its bound: a `budget` of seconds, a `quota` of rows or a
+    `share` of the rows that may be shed."""
 
     bucket: int
     budget: float | None = None
@@ -78,6 +77,8 @@ class BucketTurn:
 
 @dataclass
 class Shedder:
+    """The shedding of one query in a worker process. `known`: what was learnt so far."""
+
     spec: StreamSheddingSpec
     program: Program
     clock: Callable[[], float] = time.time
@@ -85,8 +86,8 @@ class Shedder:
     learnings: int = 0
     _drift: DriftDetector | None = None
     _budget: TimeBudget | None = None
-    _paces: dict[int, TriggerTimeModel] = field(default_factory=dict)
-    _crowds: dict[int, RowDensity] = field(default_factory=dict)
+    _time_models: dict[int, TriggerTimeModel] = field(default_factory=dict)
+    _densities: dict[int, RowDensity] = field(default_factory=dict)
     _recent: list[pa.Table] = field(default_factory=list)
     _since: int = 0
     _learnt_rows: int = 0
@@ -105,7 +106,7 @@ class Shedder:
     def turn(
         self, bucket: int, trigger: str | None, arrival: TriggerArrival | None, rows: int
     ) -> BucketTurn:
-        """What the bucket may have. Without an arrival nothing came."""
+        """The bound of a bucket in this trigger. Without an arrival there are no rows."""
         if arrival is None:
             return BucketTurn(bucket)
         if self._budget is not None:
@@ -117,7 +118,7 @@ class Shedder:
         return BucketTurn(bucket, share=self.spec.keep)
 
     def admit(self, turn: BucketTurn, rows: pa.Table) -> Admission:
-        """Of the bucket's new rows those that the engine gets."""
+        """The new rows of a bucket that the engine receives."""
         self._remember(rows)
         if self._is_cold(turn, rows):
             self._learn()
@@ -139,48 +140,48 @@ class Shedder:
         counts = self._counts(mask, mask[stays])
         return Admission(kept, rows.num_rows, density, counts, recall)
 
-    def took(self, turn: BucketTurn, admitted: Admission, seconds: float) -> None:
-        """The engine had these rows of the bucket, and needed so long."""
+    def record(self, turn: BucketTurn, admitted: Admission, seconds: float) -> None:
+        """Records how long the engine record for the admitted rows."""
         if self._budget is not None:
             self._budget.ended(admitted.came, self.clock())
             kept = admitted.rows.num_rows
-            self._pace(turn.bucket).saw(admitted.came, kept, admitted.density, seconds)
+            self._time_model(turn.bucket).observe(admitted.came, kept, admitted.density, seconds)
 
-    def learn_if_there_is_room(self, turn: BucketTurn, seconds: float) -> None:
-        """After a bucket that took so long."""
+    def learn_if_idle(self, turn: BucketTurn, seconds: float) -> None:
+        """Learns after a bucket that record `seconds`, if enough of its budget is left."""
         if not self._recent:
             return
-        has_room = turn.budget is None or turn.budget - seconds > LEARNING_MARGIN * LEARNING_SECONDS
-        if has_room and self._wants_to_learn(self._recent[-1], under_load=False):
+        is_idle = turn.budget is None or turn.budget - seconds > LEARNING_MARGIN * LEARNING_SECONDS
+        if is_idle and self._wants_to_learn(self._recent[-1], under_load=False):
             self._learn()
 
-    # -- how many --------------------------------------------------------------------------------
+    # -- how many -------------------------------------------------------------------------------
 
     def _quota(self, turn: BucketTurn, came: tuple[int, float], may_go: Flags) -> float | None:
-        """How many rows that may be shed stay; None: all. `came`: rows, and their density."""
+        """How many of the rows that may be shed stay; None for all. `came`: rows and density."""
         rows, density = came
         if turn.share is not None:
             return float(turn.share * np.count_nonzero(may_go))
         if turn.budget is None or not rows:
             return turn.quota
-        share = self._pace(turn.bucket).share(rows, density, turn.budget)
+        share = self._time_model(turn.bucket).share(rows, density, turn.budget)
         if share >= 1:
             return None
         return max(share * rows - (rows - int(np.count_nonzero(may_go))), 0.0)
 
     def _staying(self, mask: npt.NDArray[np.int64], rows: pa.Table, quota: float) -> Flags:
-        """Which of the rows that may be shed stay."""
+        """Flags of the rows that stay, of those that may be shed."""
         known = self.known
         times = column_to_numpy(rows.column(self.program.orders[0].column))
         of_rows = (mask, self._utilities.levels(mask, rows), tie_breakers(times, self.spec.seed))
         loads = {} if known is None else known.loads
-        # Where nothing is known of the work that kinds make, all of them lose the same share.
+        # As long as the loads are not known, all kinds lose the same share.
         policy = "random" if self.spec.policy == "utility" and not loads else self.spec.policy
         return select_rows_by_kind(policy, of_rows, quota, loads)
 
     @property
     def _utilities(self) -> Utilities:
-        """Before anything is known, all rows are worth the same."""
+        """Until something was learnt, all rows have the same utility."""
         return (
             utilities_of((), *variable_masks(self.program))
             if self.known is None
@@ -188,72 +189,71 @@ class Shedder:
         )
 
     def part(self, share: float) -> float:
-        """What is expected to be left of the matches if a share of the rows stays."""
+        """The expected recall if a share of the rows stays."""
         if self.known is None:
             return float(share ** min(len(branch.slots) for branch in self.program.branches))
         return float(np.interp(share, np.linspace(0, 1, len(self.known.curve)), self.known.curve))
 
     def work_part(self, share: float) -> float:
-        """The part of matching that is left then, at the most: partial matches are fewer where the
-        matches are, but not by as much."""
+        """The most of the work that is expected to remain then: partial matches fall with the
+        matches, but by less."""
         if self.known is None:
             return share * share
         return float(self.part(share) ** self.known.depth)
 
     def least_part(self, share: float) -> float:
-        """And at the least: that of rows dropped at random."""
+        """The least that is expected to remain: as if rows were dropped at random."""
         depth = 1.0 if self.known is None else self.known.depth
         slots = min(len(branch.slots) for branch in self.program.branches)
         return float(min(share ** (slots * depth), self.work_part(share)))
 
-    def _pace(self, bucket: int) -> TriggerTimeModel:
-        """The bucket's own, which begins as that of one that is known."""
-        found = self._paces.get(bucket)
+    def _time_model(self, bucket: int) -> TriggerTimeModel:
+        """The time model of a bucket, which starts as a copy of one that has measured."""
+        found = self._time_models.get(bucket)
         if found is None:
             growth = max(max(len(branch.slots) for branch in self.program.branches) - 1, 1)
             found = TriggerTimeModel(growth, self.work_part, least=self.least_part)
-            other = next((each for each in self._paces.values() if each.seen), None)
+            other = next((each for each in self._time_models.values() if each.seen), None)
             if other is not None:
                 found.work, found.density, found.fixed = other.work, other.density, other.fixed
-            self._paces[bucket] = found
+            self._time_models[bucket] = found
         if not found.seen and not found.density and self.known is not None:
             found.work = max(found.work, self.known.work)
         return found
 
     def _density(self, bucket: int, rows: pa.Table) -> float:
-        """Rows in a unit of event time."""
-        if bucket not in self._crowds:
+        """Rows per unit of event time."""
+        if bucket not in self._densities:
             window = self.program.window
-            self._crowds[bucket] = RowDensity(float(window.size) if window is not None else 1.0)
+            self._densities[bucket] = RowDensity(float(window.size) if window is not None else 1.0)
         times = column_to_numpy(rows.column(self.program.orders[0].column).drop_null())
-        return self._crowds[bucket].density(times)
+        return self._densities[bucket].density(times)
 
     def _seconds_since(self, trigger: str | None, arrival: TriggerArrival) -> float:
-        """From the trigger before to this one; of the first one it is not known, and one second
-        is taken."""
+        """The seconds since the previous trigger; 1 for the first one."""
         if self._before is None or self._before[0] != trigger:
             if self._before is not None:
                 self._interval = max(arrival.began - self._before[1], 0.0)
             self._before = (trigger, arrival.began)
         return self._interval
 
-    # -- what rows are worth ---------------------------------------------------------------------
+    # -- learning -------------------------------------------------------------------------------
 
     def _remember(self, rows: pa.Table) -> None:
-        """The latest rows as they came, of all buckets, to learn from."""
+        """Keeps the latest rows of all buckets, before shedding, to learn from."""
         if rows.num_rows:
             self._recent.append(_truncate(rows))
             while sum(each.num_rows for each in self._recent[1:]) >= MOST_ROWS:
                 del self._recent[0]
 
     def _is_cold(self, turn: BucketTurn, rows: pa.Table) -> bool:
-        """Whether many rows come before anything is known of what matching them takes."""
+        """Whether many rows arrive before anything is known about the time that they take."""
         is_timed = self.known is None and turn.budget is not None
         return bool(is_timed and rows.num_rows >= MANY_ROWS)
 
     def _wants_to_learn(self, rows: pa.Table, *, under_load: bool) -> bool:
-        """Whether there is something to learn. Under load that is the first time, when knowing is
-        worth the time, and where values have drifted, not more often than now and then."""
+        """Whether to learn now: the first time, from many more rows than before, or after a drift.
+        Under load, drift is tested only now and then."""
         waiting = sum(each.num_rows for each in self._recent)
         if waiting < LEAST_ROWS:
             return False
@@ -285,11 +285,11 @@ class Shedder:
             self._know(known, rows.table.num_rows)
 
     def _know(self, known: SheddingStatistics, rows: int) -> None:
-        """What so many rows said."""
+        """Takes over statistics that were learnt from so many rows."""
         self.known, self._learnt_rows = known, rows
         self._drift = DriftDetector(known.utilities, known.filled, self.program.mask)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- counts ---------------------------------------------------------------------------------
 
     def _counts(
         self, before: npt.NDArray[np.int64], after: npt.NDArray[np.int64]
@@ -303,7 +303,7 @@ class Shedder:
 
 
 def _truncate(rows: pa.Table) -> pa.Table:
-    """So many rows that follow each other in time."""
+    """At most MOST_ROWS consecutive rows."""
     return rows if rows.num_rows <= MOST_ROWS else rows.slice(0, MOST_ROWS)
 
 
@@ -314,7 +314,7 @@ _shedders: OrderedDict[str, Shedder] = OrderedDict()
 
 
 def get_shedder(token: str, spec: StreamSheddingSpec, program: Program) -> Shedder:
-    """The worker's, for a run of a query."""
+    """The shedder of this worker for one run of a query."""
     found = _shedders.pop(token, None) or Shedder(spec, program)
     _shedders[token] = found
     while len(_shedders) > _MOST_QUERIES:
@@ -323,5 +323,5 @@ def get_shedder(token: str, spec: StreamSheddingSpec, program: Program) -> Shedd
 
 
 def forget_shedders() -> None:
-    """All of them, as in a new worker."""
+    """Forgets all shedders, as in a new worker."""
     _shedders.clear()

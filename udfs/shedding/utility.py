@@ -1,10 +1,12 @@
-"""What a row is worth: the chance that it passes all conditions of what it may be (Eq. 11).
+"""The utility of a row: the probability that it passes the conditions of a match (DARLING,
+Equation 11).
 
-A row that may be several variables is worth as much as in the best of them. The *score* puts the
-worth into one of `LEVELS` levels, the paper's utility arrays, and adds a number of the row's own
-between 0 and 1, so that rows of one level are dropped at random, and the same rows every time.
+A row that may be several variables counts as the best of them. The *score* puts the utility into
+one of `LEVELS` levels, the paper's utility arrays, and adds a tie-breaker between 0 and 1, so that
+rows of one level are dropped at random, and the same rows in every run.
 
-Always holds: the driver's column (`spark_cep/spark/shedding.py`) computes the same score.
+Always holds: the SQL expression of the driver (`spark_cep/spark/shedding.py`) computes the same
+score.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 
 SheddingPolicy = Literal["utility", "random", "frequency"]
 
-# The paper's xi: utility arrays of one buffer. Worths of a long pattern are products of many
-# shares, and most lie close to 0. So levels are even in the fourth root of the worth: a millionth
-# of the best one is still told from a tenth of that.
+# The paper's xi, the number of utility arrays of a buffer. The utilities of a long pattern are
+# products of many shares, and most are close to 0. So levels are even in the fourth root of the
+# utility: a millionth of the best one is still distinct from a tenth of that.
 LEVELS: Final = 1000
 
 Numbers = npt.NDArray[np.float64]
@@ -40,8 +42,8 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Utilities:
-    """`tables` of each variable; a variable without any is worth 1 in every row. `sheddable`: the
-    positive variables, as a bit mask; `needed`: those that a NOT looks for."""
+    """The utility function. `tables` by variable; without any, every row has the utility 1.
+    `sheddable`: the positive variables, as a bit mask; `needed`: those of a NOT."""
 
     tables: Mapping[int, tuple[PassTable, ...]]
     sheddable: int
@@ -49,50 +51,50 @@ class Utilities:
 
     @cached_property
     def top(self) -> float:
-        """The most that any row can be worth."""
-        tops = [self.best(v) for v in range(self.sheddable.bit_length()) if self.sheddable >> v & 1]
-        return max(tops, default=1.0) or 1.0
+        """The largest utility of any row."""
+        best = [self.best(v) for v in range(self.sheddable.bit_length()) if self.sheddable >> v & 1]
+        return max(best, default=1.0) or 1.0
 
     def best(self, variable: int) -> float:
-        """The most that a row of the variable can be worth."""
+        """The largest utility of a row as this variable."""
         found = 1.0
         for table in self.tables.get(variable, ()):
             found *= float(table.shares.max())
         return found
 
     def of_variable(self, variable: int, rows: pa.Table) -> Numbers:
-        """What each row is worth as this variable."""
-        worth = np.ones(rows.num_rows)
+        """The utility of each row as this variable."""
+        utility = np.ones(rows.num_rows)
         for table in self.tables.get(variable, ()):
-            worth *= table.passes(rows)
-        return worth
+            utility *= table.passes(rows)
+        return utility
 
     def of_rows(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> Numbers:
-        """What each row is worth in the best of the variables that its mask allows."""
-        worth = np.zeros(rows.num_rows)
+        """The utility of each row as the best of the variables that its mask allows."""
+        utility = np.zeros(rows.num_rows)
         for variable in range(self.sheddable.bit_length()):
             if self.sheddable >> variable & 1:
                 here = np.flatnonzero(mask >> variable & 1)
                 if len(here) == rows.num_rows:
-                    np.maximum(worth, self.of_variable(variable, rows), out=worth)
+                    np.maximum(utility, self.of_variable(variable, rows), out=utility)
                 elif len(here):
                     one = self.of_variable(variable, rows.take(here))
-                    worth[here] = np.maximum(worth[here], one)
-        return worth
+                    utility[here] = np.maximum(utility[here], one)
+        return utility
 
     def levels(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> npt.NDArray[np.int64]:
-        """The level of each row, 0 to LEVELS - 1; 0 where nothing tells rows apart."""
+        """The level of each row, 0 to LEVELS - 1; 0 without tables."""
         return self.levels_of(self.of_rows(mask, rows))
 
-    def levels_of(self, worth: Numbers) -> npt.NDArray[np.int64]:
-        """The levels of rows that are worth so much."""
+    def levels_of(self, utility: Numbers) -> npt.NDArray[np.int64]:
+        """The levels of utilities."""
         if not self.tables:
-            return np.zeros(len(worth), dtype=np.int64)
-        relative = np.minimum(worth / self.top, 1.0)
+            return np.zeros(len(utility), dtype=np.int64)
+        relative = np.minimum(utility / self.top, 1.0)
         return np.minimum((np.sqrt(np.sqrt(relative)) * LEVELS).astype(np.int64), LEVELS - 1)
 
     def may_be_shed(self, mask: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Rows that may be something, and nothing that a NOT could need."""
+        """Flags of the rows that are candidates of a variable, and of none that a NOT needs."""
         return np.asarray((mask != 0) & (mask & self.needed == 0))
 
 
@@ -103,24 +105,21 @@ def utilities_of(tables: Sequence[PassTable], sheddable: int, needed: int) -> Ut
     return Utilities(by_variable, sheddable, needed)
 
 
-# --------------------------------------------------------------------------------------------------
-# Whether rows still have the values that utilities were learnt from.
-#
-# The bins of each table were filled in some proportion then. When a few rows of now fill them in
-# clearly another one, utilities are not to be trusted. It takes a look at a thousand rows, 0.1 ms.
-# --------------------------------------------------------------------------------------------------
+# ---- drift ---------------------------------------------------------------------------------------
 
 
-# So many rows are looked at, and with fewer than a tenth of them nothing is said.
+# How many rows are compared, which takes 0.1 ms. With fewer than a tenth of them there is no
+# answer.
 DRIFT_ROWS: Final = 1000
-# The share of the rows that would have to lie in other bins, beyond what chance alone makes.
+# The share of the rows that must be in other bins, beyond what chance alone causes.
 DRIFT_DISTANCE: Final = 0.2
 
 BinCounts = npt.NDArray[np.float64]
 
 
 class DriftDetector:
-    """Compares with the rows that `utilities` were learnt from, which filled their bins so."""
+    """Detects that rows no longer have the values that `utilities` were learnt from, by how they
+    fill the bins of each table. `then`: how the rows of that time filled them."""
 
     def __init__(self, utilities: Utilities, then: Sequence[BinCounts], mask: int) -> None:
         self._mask = mask
@@ -128,7 +127,7 @@ class DriftDetector:
         self._then = then
 
     def has_drifted(self, rows: pa.Table) -> bool:
-        """Whether any table's bins are filled differently by these rows."""
+        """Whether these rows fill the bins of any table in clearly different proportions."""
         some = rows if rows.num_rows <= DRIFT_ROWS else _sample_evenly(rows)
         return any(
             _distance(then, _count_table_bins(table, some, self._mask)) > DRIFT_DISTANCE
@@ -137,7 +136,7 @@ class DriftDetector:
 
 
 def count_bins(utilities: Utilities, rows: pa.Table, mask: int) -> tuple[BinCounts, ...]:
-    """How rows fill the bins of each table. `mask`: the column of their masks."""
+    """How rows fill the bins of each table. `mask`: the place of the mask column."""
     return tuple(_count_table_bins(table, rows, mask) for table in tables_in(utilities))
 
 
@@ -146,7 +145,7 @@ def tables_in(utilities: Utilities) -> list[PassTable]:
 
 
 def _count_table_bins(table: PassTable, rows: pa.Table, mask: int) -> BinCounts:
-    """How many rows of the table's variable are in each bin."""
+    """The number of rows of the table's variable in each bin."""
     masks = column_to_numpy(rows.column(mask)).astype(np.int64)
     here = rows.filter((masks >> table.variable & 1).astype(np.bool_))
     bins = [feature.bins(here.column(feature.column)) for feature in table.features]
@@ -160,27 +159,24 @@ def _sample_evenly(rows: pa.Table) -> pa.Table:
 
 
 def _distance(then: npt.NDArray[np.float64], now: npt.NDArray[np.float64]) -> float:
-    """Half the sum of the differences of the shares; 0 where there is too little to compare."""
+    """The total variation distance of the shares, less its mean by chance; 0 with too few rows."""
     if then.sum() < DRIFT_ROWS / 10 or now.sum() < DRIFT_ROWS / 10:
         return 0.0
     shares = then / then.sum()
     found = np.abs(shares - now / now.sum()).sum() / 2
-    # The mean distance of two samples of one distribution.
+    # The mean distance of two samples from one distribution.
     chance = 0.4 * np.sqrt(shares * (1 / then.sum() + 1 / now.sum())).sum()
     return float(found - chance)
 
 
-# --------------------------------------------------------------------------------------------------
-# What the driver ships of shedding for a stream's workers.
-# --------------------------------------------------------------------------------------------------
+# ---- what the driver ships -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SheddingStatistics:
-    """What rows said: what they are worth, the work that each variable's make, the share of the
-    matches that is left by tenths of the rows that stay, what matching takes, seconds a row, and
-    how many rows filled which bins of the tables. `depth`: the power of the share of the matches
-    with which matching gets less."""
+    """What was learnt from rows: their utilities, the loads of variables (Z), `curve`, the recall
+    by tenths of the kept rows, `work`, the seconds of matching per row, and `filled`, the rows in
+    the bins of each table. `depth`: work falls with this power of the recall."""
 
     utilities: Utilities
     loads: Mapping[int, float]
@@ -192,9 +188,9 @@ class SheddingStatistics:
 
 @dataclass(frozen=True)
 class StreamSheddingSpec:
-    """One of `keep` (a share), `latency` (seconds) and `rows_per_second`. `parallel`: buckets that
-    are worked on at the same time. `keys`: the types of the program's keys, if they may be looked
-    at."""
+    """How a stream sheds: one of `keep` (a share), `latency` (seconds) and `rows_per_second`.
+    `parallel`: how many buckets run at the same time. `keys`: the types of the program's keys, if
+    utilities may depend on them."""
 
     keep: float | None
     latency: float | None

@@ -1,10 +1,5 @@
-"""One client, connection pool included, for each source of a worker process.
-
-A client is made at the first fetch, in the process that fetches: nothing that is connected is
-ever pickled or crosses a fork. Copies of a source, one in each task, know each other by their
-identity, since those made of functions are not equal after pickling. Made under one lock; the
-clients themselves are used by several threads at once. Always holds: no client is closed while a
-thread uses it.
+"""What the ready-made sources share: how they fail, how keys become text, and one client, with its
+connection pool, for each source in a worker process.
 """
 
 from __future__ import annotations
@@ -22,17 +17,15 @@ from typing import Any, TypeVar
 
 from spark_cep.udfs.errors import PatternError, RemoteError
 
-# --------------------------------------------------------------------------------------------------
-# How ready sources fail: for good, in passing, or because a library is missing.
+# ---- failures ------------------------------------------------------------------------------------
 #
-# Always holds: a `RemoteError` is final and is not tried again; a `PassingFailure` may be over at
-# the next try, so the retries, the pause and the limit of the remote are for it. Texts are
-# scrubbed, and both are raised outside of the `except` that saw the library's error: its text,
-# which may quote a password, is then not even in a chained exception.
+# A RemoteError is final and is not retried. A TransientError may be over at the next try, and the
+# retries, pauses and limits of the remote apply to it. Messages are scrubbed of secrets, and both
+# are raised outside of the `except` that caught the library's error: the library's message, which
+# may quote a password, is then not even in a chained exception.
 #
-# What is wrong with one key only is not raised: the `RemoteError` is the value of that key. Which
+# What is wrong with one key only is not raised: the RemoteError is the value of that key. Which
 # keys share a batch depends on the strategy, and must not decide whether a query fails.
-# --------------------------------------------------------------------------------------------------
 
 
 Result = TypeVar("Result")
@@ -41,28 +34,28 @@ _LONGEST_KEY = 60
 
 
 class TransientError(Exception):
-    """A fetch failed, and the next try may not."""
+    """A failure that the next try may not have."""
 
 
 def attempt(
-    ask: Callable[[], Result], told: Callable[[Exception], Exception], extra: str
+    fetch: Callable[[], Result], describe: Callable[[Exception], Exception], extra: str
 ) -> Result:
-    """What `ask` gives, else the failure that `told` makes of its error."""
+    """The result of `fetch`. If it fails, raises what `describe` makes of the error."""
     failure: Exception
     try:
-        return ask()
+        return fetch()
     except ImportError as error:
         failure = RemoteError(
-            f"a worker lacks a library: {error}",
+            f"a library is missing in a worker: {error}",
             hint=f"pip install 'spark-cep[{extra}]' on the workers' machines too",
         )
     except Exception as error:
-        failure = told(error)
+        failure = describe(error)
     raise failure
 
 
 def require_library(module: str, extra: str, what: str) -> None:
-    """Refuses what needs a library that is not installed here, on the driver."""
+    """Refuses a source, on the driver, if its library is not installed there."""
     if importlib.util.find_spec(module) is None:
         raise PatternError(
             f"{what} needs the library {module}, which is not installed",
@@ -71,51 +64,50 @@ def require_library(module: str, extra: str, what: str) -> None:
 
 
 def show_key(key: object) -> str:
-    """A key in an error: what it begins with. Values are not shown: they may be private."""
+    """The beginning of a key, for an error. Values are not shown: they may be private."""
     text = repr(key)
     return text if len(text) <= _LONGEST_KEY else f"{text[:_LONGEST_KEY]}... ({len(text)} long)"
 
 
-# --------------------------------------------------------------------------------------------------
-# Texts with places for keys: `limit:{}`, `{0}/{1}`.
+# ---- templates -----------------------------------------------------------------------------------
 #
-# Only `{}` and numbers are places, so that other braces, as in the hash tags of Redis, stay as they
-# are. Always holds: each part of the key has a place, so no two parts' keys are confused by a part
-# that was forgotten.
-# --------------------------------------------------------------------------------------------------
+# Keys go into templates such as `limit:{}` or `{0}/{1}`. Only `{}` and numbers are placeholders, so
+# that other braces, as in the hash tags of Redis, stay as they are. Each part of the key has a
+# placeholder: otherwise two keys could become one text.
 
 
-_PLACE = re.compile(r"\{(\d*)\}")
+_PLACEHOLDER = re.compile(r"\{(\d*)\}")
 
 
-def has_places(template: str) -> bool:
-    return _PLACE.search(template) is not None
+def has_placeholders(template: str) -> bool:
+    return _PLACEHOLDER.search(template) is not None
 
 
-def check_places(template: str, parts: int, what: str) -> None:
-    """Each of the key's parts must have a place, and each place a part."""
-    named = [found or "0" for found in _PLACE.findall(template)]
-    if "" in _PLACE.findall(template) and (parts > 1 or set(named) != {"0"}):
+def check_placeholders(template: str, parts: int, what: str) -> None:
+    """Refuses a template that does not have a placeholder for each part of the key."""
+    named = [found or "0" for found in _PLACEHOLDER.findall(template)]
+    if "" in _PLACEHOLDER.findall(template) and (parts > 1 or set(named) != {"0"}):
         raise PatternError(
-            f"{what} {template!r} has the place {{}}, and the key has {parts} parts",
-            hint="number the places: " + ":".join(f"{{{part}}}" for part in range(parts)),
+            f"{what} {template!r} has the placeholder {{}}, and the key has {parts} parts",
+            hint="number the placeholders: " + ":".join(f"{{{part}}}" for part in range(parts)),
         )
     if {int(name) for name in named} != set(range(parts)):
         raise PatternError(
-            f"{what} {template!r} has places for {len(set(named))} key parts, and remote(...) is "
-            f"called with {parts}",
-            hint="write a place for each: " + ":".join(f"{{{part}}}" for part in range(parts)),
+            f"{what} {template!r} has placeholders for {len(set(named))} key parts, and "
+            f"remote(...) is called with {parts}",
+            hint="write a placeholder for each part: "
+            + ":".join(f"{{{part}}}" for part in range(parts)),
         )
 
 
 def fill_template(template: str, key: Any, quoting: Callable[[str], str] = str) -> str:
-    """The template with the parts of a key in their places.
+    """The template with the parts of a key in place of the placeholders.
 
     >>> fill_template("{0}:{1}", ("eu", 7)), fill_template("user:{}", "a b")
     ('eu:7', 'user:a b')
     """
     parts = key if isinstance(key, tuple) else (key,)
-    return _PLACE.sub(
+    return _PLACEHOLDER.sub(
         lambda found: quoting(format_key_part(parts[int(found.group(1) or 0)])), template
     )
 
@@ -129,7 +121,14 @@ def format_key_part(part: Any) -> str:
     return part.isoformat() if isinstance(part, date) else str(part)
 
 
-# Beyond so many, those not used for longest are closed: their queries are over.
+# ---- clients -----------------------------------------------------------------------------------
+#
+# A client is made at the first fetch, in the process that fetches, so that no connection is ever
+# pickled or crosses a fork. The copies of a source, one in each task, are recognized by their
+# identity, because sources made of functions are not equal after pickling. Clients are made under
+# one lock and used by several threads at once. No client is closed while a thread uses it.
+
+# Beyond this number the least recently used clients are closed: their queries are over.
 _MOST_CLIENTS = 16
 
 
@@ -153,7 +152,7 @@ _lock = threading.Lock()
 def use_client(
     identity: str, make: Callable[[], Any], close: Callable[[Any], None]
 ) -> Iterator[Any]:
-    """The client of this process for a source, made if there is none."""
+    """The client of this process for a source, which is made at the first use."""
     key = (os.getpid(), identity)
     with _lock:
         if key not in _open_clients:
@@ -172,13 +171,13 @@ def use_client(
 
 
 def forget_client(identity: str) -> None:
-    """The next fetch makes a new client: the secret with which this one was made is not taken."""
+    """Drops a client whose secret was refused, so that the next fetch makes a new one."""
     with _lock:
         _drop_client((os.getpid(), identity))
 
 
 def forget_all_clients() -> None:
-    """Closes what is not in use now, and the rest when it is no more."""
+    """Closes all clients: idle ones now, the others when they are no longer used."""
     with _lock:
         for key in list(_open_clients):
             _drop_client(key)
@@ -186,7 +185,7 @@ def forget_all_clients() -> None:
 
 def _drop_client(key: tuple[int, str]) -> None:
     one = _open_clients.pop(key, None)
-    # What a fork brought along is its parent's to close.
+    # A client that was inherited by a fork is the parent's to close.
     if one is not None and key[0] == os.getpid():
         one.is_kept = False
         one.close_if_unused()

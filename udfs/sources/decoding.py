@@ -1,8 +1,8 @@
-"""Answers of services as values of the type that the user named.
+"""From the answers of services to values of the declared type.
 
-Services give texts, JSON, or what a database driver makes of a column. What does not fit the type
-is an error that says so, never NULL and never cut: a wrong limit would be a wrong match. Numbers
-may come as texts, since Redis has nothing else; a fraction is never taken for an integer.
+Services return text, JSON, or what a database driver makes of a column. A value that does not fit
+the type is an error, never NULL and never truncated: a wrong limit would be a wrong match. Numbers
+may arrive as text, since Redis has nothing else; a fraction is never taken for an integer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _INTEGERS = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
 
 
 class DecodingError(ValueError):
-    """A value that is not of the type. The source adds whose value it is."""
+    """A value does not have the type. The source adds whose value it is."""
 
 
 def make_decoder(type_: pa.DataType) -> Decoder:
-    """From what a service gives to what Arrow makes a value of this type of; None stays None."""
+    """Decodes what a service returns for a value of the type. None stays None."""
     decode = _choose_decoder(type_)
     return lambda value: None if value is None else decode(value)
 
@@ -45,7 +45,7 @@ def is_list(type_: pa.DataType) -> bool:
 
 
 def from_json(text: str | bytes) -> Any:
-    """JSON, its fractions as they are written, so that a decimal is exact."""
+    """Parsed JSON. Fractions keep their written digits, so that a decimal is exact."""
     try:
         return json.loads(text, parse_float=_fraction)
     except (ValueError, RecursionError) as error:
@@ -53,7 +53,7 @@ def from_json(text: str | bytes) -> Any:
 
 
 def _fraction(text: str) -> float | Decimal:
-    """The float where it is written in the same digits, which nearly all are."""
+    """A float if it prints in the same digits, as nearly all do, else a Decimal."""
     number = float(text)
     return number if repr(number) == text else Decimal(text)
 
@@ -87,8 +87,8 @@ def _nested_decoder(type_: pa.DataType) -> Decoder:
     if pa.types.is_map(type_):
         return _maps(make_decoder(type_.key_type), make_decoder(type_.item_type))
     raise PatternError(
-        f"a ready source gives no values of type {type_}",
-        hint="use Remote.fetch with a function that makes them",
+        f"ready-made sources cannot return values of type {type_}",
+        hint="use Remote.fetch with a function of your own",
     )
 
 
@@ -97,7 +97,7 @@ def _decoding_error(value: Any, wanted: str) -> DecodingError:
 
 
 def outline(value: Any) -> str:
-    """What a value is, without what it says."""
+    """What kind of value it is, without its content."""
     if isinstance(value, (str, bytes)):
         return f"a text of {len(value)} characters"
     if isinstance(value, (list, tuple)):
@@ -137,7 +137,7 @@ def _integers(bits: int) -> Decoder:
         elif isinstance(value, int) and not isinstance(value, bool):
             number = value
         elif isinstance(value, (float, Decimal)) and math.isfinite(value):
-            # In this order: a decimal of a million digits is not made an integer first.
+            # The range is tested first, so that a decimal of a million digits never becomes an int.
             number = int(value) if -bound <= value < bound and value % 1 == 0 else None
         if number is None or not -bound <= number < bound:
             raise _decoding_error(value, name)
@@ -197,7 +197,7 @@ def _as_json(value: Any) -> float | str:
 
 
 def _bytes(value: Any) -> bytes:
-    """JSON has no bytes: there they are in base64, as Spark writes them."""
+    """Binary values. JSON has them in base64, as Spark writes them."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, str):
@@ -227,7 +227,7 @@ def _time(value: Any) -> datetime:
 
 
 def _instant(value: Any) -> datetime:
-    """Without a zone it is in UTC: a service knows nothing of the session's."""
+    """A timestamp. Without a zone it is in UTC: a service does not know the session's."""
     time = _time(value)
     try:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -281,7 +281,7 @@ def _maps(key: Decoder, item: Decoder) -> Decoder:
 
 
 def to_plain_value(value: Any) -> Any:
-    """What a database gives, of types that keys can have."""
+    """A value from a database, in a type that keys can have."""
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     return str(value) if isinstance(value, UUID) else value

@@ -1,7 +1,8 @@
-"""Values from a service that answers in JSON: one GET a key, or one POST a batch, on httpx.
+"""Values from an HTTP service that answers in JSON: a GET per key or a POST per batch, on httpx.
 
-Always holds: the parts of a key are quoted, so no key can lead to another path or host; the body
-of an error is not shown, since services repeat there what they were sent.
+Always holds: the parts of a key are quoted, so no key can lead to another path or host. Redirects
+are not followed, since headers with secrets would go along. Nothing is read beyond the size limit
+or the time. The body of an error is not shown, because services repeat in it what they were sent.
 """
 
 from __future__ import annotations
@@ -32,26 +33,20 @@ if TYPE_CHECKING:
     from spark_cep.udfs.sources.secrets import Secret
 
 
-# --------------------------------------------------------------------------------------------------
-# What an HTTP service said: which value a JSON answer has, and what a status means.
-#
-# Always holds: nothing is read beyond the size limit or the time; a redirect is not followed, since
-# headers with secrets would go along; a path that ends in a field that is not there is a missing
-# value, one that breaks off before is an error.
-# --------------------------------------------------------------------------------------------------
+# ---- answers -------------------------------------------------------------------------------------
 
 
 _TOO_MANY = 429
 _TIMED_OUT = 408
 _MISSING = (404, 410)
-# Not logged in, not this method, not this proxy.
+# Not logged in, wrong method, wrong proxy.
 _FATAL_FOR_ALL_KEYS = (401, 405, 407)
 HttpBody = bytes | RemoteError | None
 
 
 class BusyError(Exception):
-    """The service may answer later; `after` in seconds if it said when, `too_often`: it is asked
-    more than it likes."""
+    """The service may answer later. `after`: the seconds that it named. `too_often`: it limits the
+    rate of requests."""
 
     def __init__(self, text: str, after: float | None = None, *, too_often: bool = False) -> None:
         super().__init__(text)
@@ -61,7 +56,7 @@ class BusyError(Exception):
 
 @dataclass(frozen=True)
 class CallBounds:
-    """`until`: the moment of the monotonic clock when the time is over."""
+    """The bounds of one call. `until`: its deadline on the monotonic clock."""
 
     until: float
     max_bytes: int
@@ -69,13 +64,13 @@ class CallBounds:
     def left(self) -> float:
         left = self.until - time.monotonic()
         if left <= 0:
-            raise BusyError("the time is over")
+            raise BusyError("no answer in time")
         return left
 
 
 def read_body(response: Any, bounds: CallBounds) -> HttpBody:
-    """The body of a streamed answer, None where it says that there is nothing. What is wrong with
-    this key only is given, what would be wrong with any is raised."""
+    """The body of a streamed answer; None if there is no value. An error of this key only is
+    returned, an error that any key would have is raised."""
     status = response.status_code
     if status in _MISSING:
         return None
@@ -96,7 +91,7 @@ def read_body(response: Any, bounds: CallBounds) -> HttpBody:
         if size > bounds.max_bytes:
             return RemoteError(
                 f"an answer is larger than {bounds.max_bytes} bytes",
-                hint="max_bytes=... takes larger ones; a path into a smaller one is better",
+                hint="raise max_bytes, or better, request less",
             )
         bounds.left()
     return b"".join(parts)
@@ -105,15 +100,15 @@ def read_body(response: Any, bounds: CallBounds) -> HttpBody:
 def _status_error(status: int, response: Any) -> RemoteError:
     if status < 400:
         return RemoteError(
-            f"status {status}: the answer is elsewhere, and redirects are not followed",
-            hint="write the URL to which it leads",
+            f"status {status}: a redirect, which is not followed",
+            hint="write the URL that it leads to",
         )
-    hint = "give the headers that the service wants" if status in (401, 403) else None
+    hint = "pass the headers that the service requires" if status in (401, 403) else None
     return RemoteError(f"status {status} {response.reason_phrase}", hint=hint)
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Seconds from now; both forms of the header."""
+    """The seconds of a Retry-After header, which has a number or a date."""
     if text is None:
         return None
     if text.strip().isdigit():
@@ -127,7 +122,8 @@ def _retry_after(text: str | None) -> float | None:
 
 
 def value_at_path(answer: Any, path: tuple[str, ...]) -> Any:
-    """What stands at a path of fields and places.
+    """The value at a path of fields and positions. A missing last field is a missing value; a path
+    that breaks off earlier is an error.
 
     >>> value_at_path({"data": [{"max": 7}]}, ("data", "0", "max"))
     7
@@ -148,14 +144,14 @@ def value_at_path(answer: Any, path: tuple[str, ...]) -> Any:
 def values_by_key(
     answer: Any, key: tuple[str, ...], value: tuple[str, ...]
 ) -> Callable[[Any], Any]:
-    """The values of a batch's answer: an object from key to value, or where `key` names their
-    fields an array of objects."""
+    """The values in the answer to a batch, by key: from an object of keys and values or, if `key`
+    names the fields of the key, from an array of objects."""
     if not key:
         if not isinstance(answer, Mapping):
-            raise DecodingError(f"is no object from keys to values, but {outline(answer)}")
+            raise DecodingError(f"is not an object from keys to values, but {outline(answer)}")
         return lambda text: value_at_path(answer.get(text), value)
     if not isinstance(answer, list):
-        raise DecodingError(f"is no array of objects, but {outline(answer)}")
+        raise DecodingError(f"is not an array of objects, but {outline(answer)}")
     found: dict[Any, Any] = {}
     for one in answer:
         parts = tuple(str(value_at_path(one, (name,))) for name in key)
@@ -167,33 +163,31 @@ def values_by_key(
     return lambda text: found.get(text if isinstance(text, tuple) else (text,))
 
 
-# --------------------------------------------------------------------------------------------------
-# Requests to an HTTP service, on one client and a bounded pool of threads for each worker process.
+# ---- requests ------------------------------------------------------------------------------------
 #
-# A batch of GETs goes in rounds: what failed in passing is asked again while time is left, after
-# the pause that the service asked for, at once if the round brought any answer, else after pauses
-# of this file. If no key at all is answered, or the service says that it is asked too often, the
-# call fails and going on is up to the retries of the remote; if others are, then a key that keeps
-# failing has failed by itself. So one bad key in a hundred costs some requests, not the batch.
-# --------------------------------------------------------------------------------------------------
+# A batch of GETs goes in rounds. What failed in passing is requested again while time is left:
+# after the pause that the service named, at once if the round brought any answer, else after
+# `_PAUSES_S`. If no key at all is answered, or the service limits the rate, the call fails, and the
+# retries of the remote decide. If other keys are answered, a key that keeps failing has failed by
+# itself. So one bad key in a hundred costs some requests, not the batch.
 
 
-# The loggers that write URLs and headers.
+# The loggers that write URLs and headers, which may contain secrets.
 _LOGGERS = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.proxy")
-# Between rounds that bring nothing, while the service answers other keys.
+# Pauses after rounds without any answer, while the service has answered other keys.
 _PAUSES_S = (0.05, 0.2, 0.8)
 
 
 @dataclass
 class _RequestRounds:
-    """`answers` by URL: JSON, None where there is nothing, or why this one has none."""
+    """`answers` by URL: parsed JSON, None if there is no value, or the error of this URL."""
 
     waiting: list[str]
     answers: dict[str, Any] = field(default_factory=dict)
     idle: int = 0
 
-    def heard(self, busy: dict[str, BusyError], bounds: CallBounds) -> None:
-        """Pauses before the next round, or ends it."""
+    def finish_round(self, busy: dict[str, BusyError], bounds: CallBounds) -> None:
+        """Pauses before the next round, or gives up the rest."""
         progress = len(busy) < len(self.waiting)
         self.waiting = list(busy)
         if not busy:
@@ -205,7 +199,7 @@ class _RequestRounds:
         elif not self.answers or any(error.too_often for error in busy.values()):
             raise first
         elif not progress and self.idle == len(_PAUSES_S):
-            tries = f", asked {self.idle + 1} times or more"
+            tries = f", requested {self.idle + 1} times or more"
             self.answers |= {url: RemoteError(f"{why}{tries}") for url, why in busy.items()}
             self.waiting = []
         elif not progress:
@@ -215,7 +209,7 @@ class _RequestRounds:
 
 @dataclass(frozen=True)
 class HttpClient:
-    """A worker's client of one service."""
+    """The client of one service in a worker, with a bounded pool of threads."""
 
     http: Any
     threads: ThreadPoolExecutor
@@ -228,46 +222,46 @@ class HttpClient:
         self.http.close()
 
     def get_all(self, urls: list[str], bounds: CallBounds) -> dict[str, Any]:
-        """The answers of all these URLs."""
+        """The answers of the URLs."""
         rounds = _RequestRounds(list(dict.fromkeys(urls)))
         while rounds.waiting:
-            rounds.heard(self._round(rounds, bounds), bounds)
+            rounds.finish_round(self._round(rounds, bounds), bounds)
         return rounds.answers
 
     def _round(self, rounds: _RequestRounds, bounds: CallBounds) -> dict[str, BusyError]:
-        """Takes the answers in and gives what failed in passing."""
-        asked = [(url, self.threads.submit(self.get, url, bounds)) for url in rounds.waiting]
+        """Requests what is waiting. Stores the answers and returns what may succeed later."""
+        futures = [(url, self.threads.submit(self.get, url, bounds)) for url in rounds.waiting]
         busy = {}
         try:
-            for url, answer in asked:
+            for url, answer in futures:
                 try:
                     rounds.answers[url] = answer.result()
                 except BusyError as error:
                     busy[url] = error
         finally:
-            # One that fails for all ends the batch: the others need not be asked.
-            for _, answer in asked:
+            # An error that every key has ends the batch; the other requests are not needed.
+            for _, answer in futures:
                 answer.cancel()
         return busy
 
     def get(self, url: str, bounds: CallBounds) -> Any:
-        return self._ask("GET", url, bounds)
+        return self._request("GET", url, bounds)
 
     def post(self, url: str, body: Any, bounds: CallBounds) -> Any:
-        """The answer to one POST, asked again where the service says when."""
+        """The answer to one POST, repeated if the service names a time."""
         content = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         while True:
             try:
-                return self._ask("POST", url, bounds, content=content, headers=headers)
+                return self._request("POST", url, bounds, content=content, headers=headers)
             except BusyError as error:
                 busy = error
             if busy.after is None:
                 raise busy
             _pause(busy.after, busy, bounds)
 
-    def _ask(self, method: str, url: str, bounds: CallBounds, **sent: Any) -> Any:
-        """Raises BusyError alone for what may pass, other errors for what does not."""
+    def _request(self, method: str, url: str, bounds: CallBounds, **sent: Any) -> Any:
+        """Raises a BusyError for what may be over later, and other errors for what may not."""
         import httpx  # noqa: PLC0415
 
         wrong = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
@@ -276,7 +270,7 @@ class HttpClient:
                 body = read_body(response, bounds)
             return from_json(body) if isinstance(body, bytes) else body
         except DecodingError as error:
-            # The page of some server between may be gone at the next try.
+            # It may be the error page of a proxy, and gone at the next try.
             problem = f"the answer {error}"
         except wrong:
             raise
@@ -288,7 +282,7 @@ class HttpClient:
 def make_http_client(
     headers: dict[str, str], concurrency: int, scrub: Callable[[str], str]
 ) -> HttpClient:
-    """A client of its own pool. Nothing is connected yet."""
+    """A client with a pool of its own. Nothing is connected yet."""
     import httpx  # noqa: PLC0415
 
     scrubbing = _SecretFilter(scrub)
@@ -304,7 +298,7 @@ def make_http_client(
 
 
 class _SecretFilter(logging.Filter):
-    """httpx logs each URL, which may hold a token."""
+    """Scrubs log messages: httpx logs each URL, which may contain a token."""
 
     def __init__(self, scrub: Callable[[str], str]) -> None:
         super().__init__()
@@ -316,19 +310,21 @@ class _SecretFilter(logging.Filter):
 
 
 def _pause(seconds: float, busy: BusyError, bounds: CallBounds) -> None:
-    """Until the service is to be asked again; what failed, where that is too late."""
+    """Waits before the next request, or raises the failure if that would be too late."""
     if time.monotonic() + seconds >= bounds.until:
         raise busy
     time.sleep(seconds)
 
+
+# ---- the source --------------------------------------------------------------------------------
 
 HttpMethod = Literal["GET", "POST"]
 
 
 @dataclass(frozen=True)
 class JsonPaths:
-    """Where the values stand: `path` in the answer; in a batch's, `key` names the fields of the
-    key in an array of objects, and `value` is the path of the value in each."""
+    """Where the values are: `path` in the answer. In the answer to a batch, `key` names the fields
+    of the key in an array of objects, and `value` is the path of the value in each."""
 
     path: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
@@ -337,8 +333,8 @@ class JsonPaths:
 
 @dataclass(frozen=True, repr=False)
 class HttpSource:
-    """A batch function over an HTTP service. `body`: the field of the POST's body that holds the
-    keys; None: the body is the array of keys."""
+    """A batch function over an HTTP service. `body`: the field of a POST that holds the array of
+    keys; None sends the array alone."""
 
     url: str
     method: HttpMethod = "GET"
@@ -356,27 +352,27 @@ class HttpSource:
         shown_url = secrets.hide_secrets(self.url) if isinstance(self.url, str) else "url"
         if not isinstance(self.url, str) or not re.match(r"https?://|\$\{", self.url):
             raise PatternError(
-                f"Remote.http does not know the URL {shown_url}", hint="write https://host/..."
+                f"Remote.http cannot read the URL {shown_url}", hint="write https://host/..."
             )
         for name, header in self.headers:
             secrets.check_secret(header, f"header {name}")
         self._check_method(shown_url)
         if self.concurrency < 1 or self.max_bytes < 1:
-            raise PatternError("Remote.http: concurrency and max_bytes are at least 1")
+            raise PatternError("Remote.http: concurrency and max_bytes must be at least 1")
 
     def _check_method(self, url: str) -> None:
         if self.method not in ("GET", "POST"):
-            raise PatternError(f"Remote.http knows GET and POST, not {self.method!r}")
-        places = clients.has_places(self.url)
+            raise PatternError(f"method is {self.method!r}", hint='use "GET" or "POST"')
+        places = clients.has_placeholders(self.url)
         if self.method == "GET" and not places:
             raise PatternError(
-                f"the URL {url} has no place for the key",
-                hint="https://host/limits/{}, or method='POST' to send a batch of keys",
+                f"the URL {url} has no placeholder for the key",
+                hint="write https://host/limits/{}, or use method='POST' to send a batch of keys",
             )
         if self.method == "POST" and places:
             raise PatternError(
-                f"the URL {url} has a place for a key, and a POST sends many",
-                hint="leave the place out, or method='GET'",
+                f"the URL {url} has a placeholder for a key, and a POST sends many keys",
+                hint="leave the placeholder out, or use method='GET'",
             )
         if self.method == "GET" and (self.answer.key or self.answer.value):
             raise PatternError(
@@ -388,16 +384,16 @@ class HttpSource:
         return f"http {self.method} {secrets.hide_secrets(self.url)}"
 
     def scrub(self, text: str) -> str:
-        """The text without this source's secrets."""
+        """The text without the secrets of this source."""
         given = list(secrets.secrets_in_url(self.url))
         for name, header in self.headers:
             given.extend(secrets.secrets_in_header(name, header))
         return secrets.scrub_secrets(text, given)
 
     def reading(self, value: pa.DataType, parts: int) -> HttpSource:
-        """The source for values of this type and keys of so many parts."""
+        """The source for values of this type and keys with `parts` parts."""
         if self.method == "GET":
-            clients.check_places(self.url, parts, "the URL")
+            clients.check_placeholders(self.url, parts, "the URL")
         elif len(self.answer.key) != parts and (self.answer.key or parts > 1):
             raise PatternError(
                 f"{self}: key= names {len(self.answer.key)} fields of the answer, and remote(...) "
@@ -416,13 +412,13 @@ class HttpSource:
 
     def _values(self, keys: list[Any]) -> dict[Any, Any]:
         if self.value is None:
-            raise RemoteError("called before it was told the type of its values")
+            raise RemoteError("called before it knows the type of its values")
         if not keys:
             return {}
         bounds = CallBounds(time.monotonic() + self.timeout, self.max_bytes)
-        ask = self._got if self.method == "GET" else self._posted
+        request = self._get_values if self.method == "GET" else self._post_values
         with clients.use_client(self.identity, self._connect, HttpClient.close) as client:
-            return dict(self._decoded(self.value, ask(client, keys, bounds)))
+            return dict(self._decoded(self.value, request(client, keys, bounds)))
 
     def _connect(self) -> HttpClient:
         headers = {name: secrets.read_secret(text, f"header {name}") for name, text in self.headers}
@@ -431,7 +427,7 @@ class HttpSource:
     def _url(self) -> str:
         return secrets.read_secret(self.url, "url", quoted=True)
 
-    def _got(
+    def _get_values(
         self, client: HttpClient, keys: list[Any], bounds: CallBounds
     ) -> Iterator[tuple[Any, Any]]:
         template = self._url()
@@ -444,7 +440,7 @@ class HttpSource:
             elif answer is not None:
                 yield key, self._read(answer, lambda found: value_at_path(found, self.answer.path))
 
-    def _posted(
+    def _post_values(
         self, client: HttpClient, keys: list[Any], bounds: CallBounds
     ) -> Iterator[tuple[Any, Any]]:
         names = [_key_texts(key) for key in keys]
@@ -454,7 +450,7 @@ class HttpSource:
         if isinstance(answer, RemoteError):
             raise answer
         if answer is None:
-            raise RemoteError("the service does not know this URL", hint="is it the right one?")
+            raise RemoteError("the service has nothing at this URL", hint="check the URL")
         value_of = self._read(answer, self._by_key)
         if isinstance(value_of, RemoteError):
             raise value_of
@@ -467,11 +463,11 @@ class HttpSource:
         )
 
     def _read(self, answer: Any, read: Callable[[Any], Any]) -> Any:
-        """What `read` finds, or why it finds nothing."""
+        """The result of `read`, or the error of an answer that it cannot read."""
         try:
             return read(answer)
         except DecodingError as error:
-            return self._error(f"the answer {error}", "path= leads to the value")
+            return self._error(f"the answer {error}", "check path=, which leads to the value")
 
     def _error(self, problem: str, hint: str | None) -> RemoteError:
         return RemoteError(self.scrub(self._named(problem)), hint=hint)
@@ -499,7 +495,7 @@ class HttpSource:
 
 
 def _quote_key_part(text: str) -> str:
-    """A part of a key as one step of a path: `..` would be taken as the step above."""
+    """A part of a key as one step of a path: a bare `..` would lead one step up."""
     quoted = quote(text, safe="")
     return quoted.replace(".", "%2E") if set(text) <= {"."} else quoted
 
@@ -513,7 +509,7 @@ def _key_texts(key: Any) -> Any:
 
 
 def _to_json_key(key: Any) -> Any:
-    """A key as JSON has it: numbers stay numbers."""
+    """A key as JSON: numbers stay numbers."""
     if isinstance(key, tuple):
         return tuple(map(_to_json_key, key))
     return key if isinstance(key, (str, int, float)) else clients.format_key_part(key)

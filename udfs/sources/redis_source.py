@@ -1,8 +1,8 @@
-"""Values in Redis: texts, JSON, hashes, sets and lists, a batch of keys in one round trip.
+"""Values in Redis: strings, JSON, hashes, sets and lists, a batch of keys in one round trip.
 
-Always holds: the answer says the same as asking key by key; a key that holds another kind of
-value is an error, never a missing one. MGET calls both nil, which is why EXISTS goes with it.
-Nothing is retried here: how often and how long is the remote's own matter.
+Always holds: a batch gives the same values as single keys would. A key that holds another kind of
+value is an error, never a missing one; MGET returns nil for both, so EXISTS goes with it. Nothing
+is retried here: the fetch policy of the remote decides that.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 RedisKind = Literal["auto", "string", "json", "hash", "set", "list"]
 
 _URL = re.compile(r"(rediss?|unix)://")
-# An answer of the server that another try would not change begins like this.
+# The beginnings of error replies that may be over at the next try.
 _TRANSIENT_ANSWERS = ("LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "OOM", "READONLY")
 
 
 @dataclass(frozen=True, repr=False)
 class RedisSource:
-    """A batch function over Redis. `key`: the template of a Redis key, or of a field's name where
-    `hash` names one hash that holds all values."""
+    """A batch function over Redis. `key` is the template of a Redis key or, if `hash` names one
+    hash that holds all values, of a field."""
 
     url: Secret
     key: str = "{}"
@@ -51,26 +51,26 @@ class RedisSource:
         secrets.check_secret(self.url, "url")
         if isinstance(self.url, str) and "${" not in self.url and not _URL.match(self.url):
             raise PatternError(
-                f"Remote.redis does not know the URL {secrets.hide_secrets(self.url)}",
+                f"Remote.redis cannot read the URL {secrets.hide_secrets(self.url)}",
                 hint="write redis://host:6379/0, rediss://... for TLS or unix:///path",
             )
         if self.password is not None:
             secrets.check_password(self.password, self.url)
         if self.kind not in get_args(RedisKind):
             raise PatternError(
-                f"Remote.redis has no kind {self.kind!r}",
-                hint="one of " + ", ".join(get_args(RedisKind)),
+                f"kind is {self.kind!r}",
+                hint="use one of " + ", ".join(get_args(RedisKind)),
             )
         if self.hash is not None and self.kind not in ("auto", "string", "json"):
             raise PatternError(
-                f"the fields of the hash {self.hash!r} hold texts, not values of kind "
+                f"the fields of the hash {self.hash!r} hold strings, not values of kind "
                 f"{self.kind!r}",
-                hint='kind="string" or kind="json", or leave hash out and name one hash a key',
+                hint='use kind="string" or kind="json", or leave hash out for one hash per key',
             )
-        if not clients.has_places(self.key):
+        if not clients.has_placeholders(self.key):
             raise PatternError(
-                f"the key {self.key!r} has no place for what remote(...) is called with",
-                hint='write key="limit:{}", or key="{0}:{1}" for two',
+                f"the key {self.key!r} has no placeholder for the key of remote(...)",
+                hint='write key="limit:{}", or key="{0}:{1}" for two parts',
             )
 
     def __repr__(self) -> str:
@@ -78,13 +78,13 @@ class RedisSource:
         return f"redis at {secrets.hide_secrets(self.url)}, {where}"
 
     def scrub(self, text: str) -> str:
-        """The text without this source's secrets."""
+        """The text without the secrets of this source."""
         given = [*secrets.secrets_in_url(self.url), *([self.password] if self.password else [])]
         return secrets.scrub_secrets(text, given)
 
     def reading(self, value: pa.DataType, parts: int) -> RedisSource:
-        """The source for values of this type and keys of so many parts."""
-        clients.check_places(self.key, parts, "the key")
+        """The source for values of this type and keys with `parts` parts."""
+        clients.check_placeholders(self.key, parts, "the key")
         make_decoder(value)
         kind = (
             _choose_kind(value, in_hash=self.hash is not None) if self.kind == "auto" else self.kind
@@ -98,7 +98,7 @@ class RedisSource:
 
     def _values(self, keys: list[Any]) -> dict[Any, Any]:
         if self.value is None:
-            raise RemoteError(f"{self} was called before it was told the type of its values")
+            raise RemoteError(f"{self} was called before it knows the type of its values")
         if not keys:
             return {}
         names = [clients.fill_template(self.key, key) for key in keys]
@@ -130,7 +130,7 @@ class RedisSource:
         text = f"{self}: {self.scrub(str(error)) or type(error).__name__}"
         if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
             clients.forget_client(self.identity)
-            hint = "give password=... or put user and password into the URL; see the server's ACL"
+            hint = "pass password=..., or write user and password in the URL; see the server's ACL"
             return RemoteError(text, hint=hint)
         if isinstance(error, exceptions.NoPermissionError):
             return RemoteError(text, hint="the user must be allowed to read these keys")
@@ -167,7 +167,7 @@ def _find_other_kinds(source: RedisSource, client: Any, names: list[str]) -> dic
     pipeline = client.pipeline(transaction=False)
     for name in names:
         pipeline.type(name)
-    # A key that came into being meanwhile is a text now, and was missing: no error.
+    # A key that was set meanwhile is a string now, and counts as missing.
     return {
         name: _wrong_kind(source, name, f"it is a {kind.decode()}")
         for name, kind in zip(names, pipeline.execute(), strict=True)
@@ -182,7 +182,7 @@ def _read_hashes(source: RedisSource, client: Any, names: list[str]) -> RedisRow
         return [found or None for found in _run_for_each(source, client, names, "hgetall")]
     fields = [value.field(i).name for i in range(value.num_fields)]
     rows = _run_for_each(source, client, names, "hmget", fields)
-    # Of a hash without any of the fields, Redis says the same as of none.
+    # Redis answers the same for a hash without any of these fields and for no hash.
     return [
         row
         if isinstance(row, RemoteError)
@@ -196,7 +196,7 @@ def _present_fields(row: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _read_sets(source: RedisSource, client: Any, names: list[str]) -> RedisRows:
-    # Sorted, for Redis gives members in any order and a value should be one value.
+    # Sorted, because Redis returns members in any order, and equal sets should be equal arrays.
     found = _run_for_each(source, client, names, "smembers")
     return [one if isinstance(one, RemoteError) else sorted(one) or None for one in found]
 
@@ -248,7 +248,7 @@ def _decode_rows(
 
 
 def _name_fields(found: Any) -> Any:
-    """A hash with its fields as text, since all that Redis gives is bytes."""
+    """A hash with its field names as text; Redis returns bytes."""
     if not isinstance(found, dict):
         return found
     return {
@@ -260,7 +260,7 @@ def _name_fields(found: Any) -> Any:
 def _wrong_kind(source: RedisSource, name: str, what: str) -> RemoteError:
     return RemoteError(
         f"{source}: {show_key(name)} is read as a {source.kind}, and {what}",
-        hint='say what the keys hold with kind="string", "json", "hash", "set" or "list"',
+        hint='declare what the keys hold: kind="string", "json", "hash", "set" or "list"',
     )
 
 
@@ -284,5 +284,5 @@ def _check_kind(kind: str, value: pa.DataType) -> None:
     if not fits.get(kind, True):
         raise PatternError(
             f'values of type {value} cannot be read from Redis with kind="{kind}"',
-            hint='structs are kind="hash", arrays "set" or "list", and any type is kind="json"',
+            hint='use kind="hash" for structs, "set" or "list" for arrays, or "json" for any type',
         )

@@ -1,10 +1,10 @@
-"""Secrets of ready sources: how they are given, where they are read, how texts are kept free of
-them.
+"""The secrets of ready-made sources: how they are given, where they are read, and how messages are
+kept free of them.
 
-A secret is a text, in which `${NAME}` stands for an environment variable, or a function without
+A secret is text, in which `${NAME}` stands for an environment variable, or a function without
 arguments. Both are read in the worker, so that the driver need not know the secret and the plan
-does not carry it. Always holds: what was read in this process is scrubbed from every text that a
-source lets out, as it is, as it stands in a URL, and as Python or JSON would quote it.
+does not carry it. Always holds: whatever was read in this process is scrubbed from every message
+of a source: as it is, as it is quoted in a URL, and as Python or JSON would quote it.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z_0-9]*)\}")
 _PASSWORD = re.compile(r"(://[^\s/:@]*:)[^\s]*@")
 _NAMED_LIKE_SECRETS = re.compile(r"auth|token|key|secret|passw|cookie|session|sig", re.IGNORECASE)
 
-# What functions gave in this process: they are not called again only to scrub.
+# Values that functions returned in this process; they are not called again just to scrub.
 _known_secrets: set[str] = set()
 
 
 def check_secret(secret: object, what: str) -> None:
     if not callable(secret) and not (isinstance(secret, str) and secret):
         raise PatternError(
-            f"{what} is neither a text nor a function: {type(secret).__name__}",
+            f"{what} must be text or a function, not {type(secret).__name__}",
             hint=f"write {what}='...', {what}='${{NAME}}' for an environment variable of the "
-            "workers, or give a function without arguments",
+            "workers, or pass a function without arguments",
         )
 
 
 def check_password(password: object, url: Secret) -> None:
-    """A password apart from the URL."""
+    """Refuses a password beside a URL that has one already."""
     check_secret(password, "password")
     if isinstance(url, str) and ":" in url.partition("://")[2].rpartition("@")[0]:
         raise PatternError(
-            f"{hide_secrets(url)} has a password, and there is password=...",
+            f"there are two passwords: in {hide_secrets(url)} and in password=...",
             hint="leave one of them out",
         )
 
 
 def read_secret(secret: Secret, what: str, *, quoted: bool = False) -> str:
-    """The secret, in the worker. `quoted`: as a part of a URL, unless it is the whole URL."""
+    """Reads a secret in the worker. `quoted`: as a part of a URL, unless it is the whole URL."""
     if not isinstance(secret, str):
         return _from_function(secret, what)
     whole = _REFERENCE.fullmatch(secret) is not None
@@ -61,24 +61,24 @@ def read_secret(secret: Secret, what: str, *, quoted: bool = False) -> str:
 
 
 def hide_secrets(url: Secret) -> str:
-    """What may be shown of a URL: no user, no password, no query.
+    """The part of a URL that may be shown: without user, password and query.
 
     >>> hide_secrets("redis://:p4ss@cache:6379/0"), hide_secrets("https://x.org/a?token=1")
     ('redis://cache:6379/0', 'https://x.org/a')
     """
     if not isinstance(url, str):
-        return "a URL that a function gives"
+        return "a URL from a function"
     if _REFERENCE.fullmatch(url):
         return url
     scheme, mark, rest = url.partition("://")
     if not mark:
         return "a URL"
-    # Behind the last @, since a password that was not quoted may hold any sign.
+    # After the last @, since a password that was not quoted may contain any character.
     return f"{scheme}://{re.split('[?#&]', rest.rpartition('@')[2])[0]}"
 
 
 def secrets_in_url(url: Secret) -> Iterator[Secret]:
-    """The secrets inside a URL: its password and what its query names like one."""
+    """The secrets in a URL: its password, and the query parameters that are named like secrets."""
     if not isinstance(url, str):
         return
     scheme, _, rest = url.partition("://")
@@ -87,7 +87,7 @@ def secrets_in_url(url: Secret) -> Iterator[Secret]:
     if has_password:
         yield password
     elif name and scheme.startswith("http"):
-        # Services take a token in place of a user.
+        # Some services take a token in place of a user.
         yield name
     for name, value in re.findall(r"[?&]([^=&#]+)=([^&#]+)", url):
         if _NAMED_LIKE_SECRETS.search(name):
@@ -95,7 +95,7 @@ def secrets_in_url(url: Secret) -> Iterator[Secret]:
 
 
 def secrets_in_header(name: str, value: Secret) -> Iterator[Secret]:
-    """The secrets of a header: the value, and its words behind the first ("Bearer ...")."""
+    """The secrets of a header: its value, and the words after the first ("Bearer ...")."""
     if not isinstance(value, str) or _NAMED_LIKE_SECRETS.search(name) or "${" in value:
         yield value
         if isinstance(value, str):
@@ -103,7 +103,7 @@ def secrets_in_header(name: str, value: Secret) -> Iterator[Secret]:
 
 
 def scrub_secrets(text: str, secrets: Iterable[Secret]) -> str:
-    """`text` without the secrets, those of functions as far as they were read here.
+    """`text` without the secrets; those of functions, if they were read in this process.
 
     >>> scrub_secrets("cannot log in with 'p4 ss' at redis://:p4%20ss@cache", ["p4 ss"])
     "cannot log in with '***' at redis://:***@cache"
@@ -130,8 +130,8 @@ def _encoded_forms(secret: str) -> Iterator[str]:
 def _from_environment(name: str, what: str) -> str:
     if name not in os.environ:
         raise RemoteError(
-            f"{what} asks for the environment variable {name}, which a worker does not have",
-            hint=f"set spark.executorEnv.{name}, or give {what} as a function",
+            f"{what} needs the environment variable {name}, which is not set in a worker",
+            hint=f"set spark.executorEnv.{name}, or pass {what} as a function",
         )
     _known_secrets.add(os.environ[name])
     return os.environ[name]
@@ -143,10 +143,10 @@ def _from_function(function: Callable[[], str], what: str) -> str:
         text = function()
     except Exception as error:
         failed = type(error).__name__
-    # Not the error itself: its text may hold what the function was about to give.
+    # Without the error itself: its message may contain the secret.
     if failed:
-        raise RemoteError(f"the function that gives {what} failed with {failed}")
+        raise RemoteError(f"the function for {what} failed with {failed}")
     if not isinstance(text, str):
-        raise RemoteError(f"the function that gives {what} gave no text: {type(text).__name__}")
+        raise RemoteError(f"the function for {what} must return text, not {type(text).__name__}")
     _known_secrets.add(text)
     return text

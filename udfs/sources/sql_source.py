@@ -1,8 +1,8 @@
-"""Values in a SQL database, a table's columns or what a query gives, on SQLAlchemy.
+"""Values in an SQL database, from the columns of a table or from a query, on SQLAlchemy.
 
-Always holds: rows are told apart by the key that the database gives back, not by their order; two
-rows for one key are an error unless the value is an array of them. A key that comes back in
-another type than it was asked with ends the batch, since all would be missed in silence.
+Always holds: rows are assigned by the key that the database returns, not by their order; two rows
+for one key are an error unless the value is an array of them. A key that comes back with another
+type than it was sent with ends the batch, because otherwise every key would silently be missing.
 """
 
 from __future__ import annotations
@@ -35,16 +35,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.sources.secrets import Secret
 
 
-# --------------------------------------------------------------------------------------------------
-# Which failures of a database may pass.
+# ---- transient and final failures ----------------------------------------------------------------
 #
-# Databases say it in codes, where they have a connection to say it on: SQLSTATE classes, SQLite's
-# names. A refused connection has only a text. What is not known to pass is final: a wrong column
-# fails again however often it is asked.
-# --------------------------------------------------------------------------------------------------
+# Databases name failures by codes, once there is a connection: SQLSTATE classes, SQLite's names. A
+# refused connection has only a message. What is not known to be transient is final: a wrong column
+# fails again however often it is tried.
 
 
-# Connection lost, transaction rolled back, no room, locked, shutting down, the system, a bug.
+# Connection lost, transaction rolled back, out of resources, locked, shutting down, system, bug.
 _TRANSIENT_STATES = ("08", "40", "53", "55", "57", "58", "XX")
 _TRANSIENT_SQLITE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_PROTOCOL")
 _CREDENTIALS = re.compile(
@@ -59,7 +57,7 @@ _FINAL = re.compile(
 
 
 def error_text(error: Exception) -> str:
-    """The database's own words: those of SQLAlchemy have the statement, too."""
+    """The message of the database; that of SQLAlchemy has the statement, too."""
     cause = getattr(error, "orig", None) or error
     return str(cause).strip().partition("\n")[0] or type(error).__name__
 
@@ -84,31 +82,30 @@ def is_transient(error: Exception) -> bool:
     return is_broken or isinstance(error, (*passing, OSError))
 
 
-# --------------------------------------------------------------------------------------------------
-# Connections to SQL databases that can only read.
+# ---- connections ---------------------------------------------------------------------------------
 #
-# One pool for each worker process and source. A connection is told once, when it is made, to read
-# only and to give up a statement after the timeout; each is pinged before it is used, so a database
-# that was restarted costs no failed batch. What a database does not know of this is left out: that
-# nothing is ever committed holds everywhere.
-# --------------------------------------------------------------------------------------------------
+# There is one pool for each source in a worker process. When a connection is made, it is set to
+# read only and to give up a statement after the timeout. It is pinged before each use, so a
+# database that was restarted costs no failed batch. Settings that a database does not have are left
+# out; that nothing is ever committed holds everywhere.
 
 
-# A connection not used for so long is made anew: firewalls drop them in silence.
+# A connection is replaced at this age: firewalls silently drop idle ones.
 _RECYCLE_S = 1800
-# How many values one statement may carry, far enough below the limits of the databases.
+# How many values one statement may bind, well below the limits of the databases.
 _BOUND = {"postgresql": 30_000, "mysql": 30_000, "mariadb": 30_000, "sqlite": 30_000,
           "mssql": 2_000, "oracle": 1_000}  # fmt: skip
 _BOUND_ELSEWHERE = 900
 # Before SQLite 3.32.
 _BOUND_OLD_SQLITE = 900
-# A condition `(a = ? AND b = ?) OR ...` is nested as deep as it is long in some parsers.
+# Some parsers nest a condition `(a = ? AND b = ?) OR ...` as deep as it is long.
 _DEEPEST_OR = 200
 _TUPLES = frozenset({"postgresql", "sqlite", "mysql", "mariadb", "oracle"})
 
 
 def dialect_of(url: str) -> Any:
-    """The database's dialect, its driver included: what is missing is said on the driver."""
+    """The dialect of the database with its DBAPI driver, so that a missing one is an error on the
+    Spark driver."""
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError  # noqa: PLC0415
 
     problem = ""
@@ -116,7 +113,7 @@ def dialect_of(url: str) -> Any:
         parsed = _parse_url(url)
         dialect = parsed.get_dialect()
     except NoSuchModuleError:
-        problem = f"names a database that SQLAlchemy does not know: {parsed.drivername}"
+        problem = f"names a database that SQLAlchemy does not support: {parsed.drivername}"
     except ArgumentError:
         problem = "is not a database URL"
     if problem:
@@ -135,14 +132,14 @@ def dialect_of(url: str) -> Any:
         ) from None
     if dialect.name == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise PatternError(
-            "Remote.sql: a SQLite database in memory is another, empty one in each worker",
-            hint="use a file that all workers have, or Remote.table",
+            "Remote.sql: an SQLite database in memory would be an empty one in each worker",
+            hint="use a file that all workers can read, or Remote.table",
         )
     return dialect
 
 
 def make_engine(url: Secret, password: Secret | None, timeout: float) -> Any:
-    """The pool of a worker process. Nothing is connected yet."""
+    """The connection pool of a worker process. Nothing is connected yet."""
     from sqlalchemy import create_engine, event  # noqa: PLC0415
 
     parsed = _parse_url(secrets.read_secret(url, "url", quoted=True))
@@ -155,7 +152,7 @@ def make_engine(url: Secret, password: Secret | None, timeout: float) -> Any:
         parsed,
         pool_pre_ping=True,
         pool_recycle=_RECYCLE_S,
-        # As many as there are batches in flight; five are kept open.
+        # As many connections as batches in flight; five are kept open.
         max_overflow=-1,
         hide_parameters=True,
         connect_args=_connect_arguments(name, parsed.get_driver_name(), timeout),
@@ -165,7 +162,7 @@ def make_engine(url: Secret, password: Secret | None, timeout: float) -> Any:
 
 
 def keys_per_statement(dialect: Any, parts: int) -> int:
-    """How many keys one statement can ask for."""
+    """How many keys one statement can request."""
     bound = _BOUND.get(dialect.name, _BOUND_ELSEWHERE)
     if dialect.name == "sqlite" and dialect.dbapi.sqlite_version_info < (3, 32):
         bound = _BOUND_OLD_SQLITE
@@ -174,12 +171,12 @@ def keys_per_statement(dialect: Any, parts: int) -> int:
 
 
 def has_tuples(dialect: Any) -> bool:
-    """Whether the database knows `(a, b) IN ((1, 2), ...)`."""
+    """Whether the database supports `(a, b) IN ((1, 2), ...)`."""
     return dialect.name in _TUPLES
 
 
 def _parse_url(url: str) -> Any:
-    """The URL, with the driver that is there where PostgreSQL's is not named."""
+    """The URL, with psycopg for PostgreSQL if it is installed and no other is named."""
     from sqlalchemy import make_url  # noqa: PLC0415
 
     parsed = make_url(url)
@@ -189,10 +186,11 @@ def _parse_url(url: str) -> Any:
 
 
 def _check_file(path: str) -> None:
-    # Else SQLite makes an empty database there.
+    # Otherwise SQLite would create an empty database there.
     if not path.startswith("file:") and not Path(path).exists():
         raise RemoteError(
-            f"Remote.sql: this worker has no file {path}", hint="all workers need the database"
+            f"Remote.sql: this worker has no file {path}",
+            hint="all workers must be able to read the database file",
         )
 
 
@@ -206,7 +204,7 @@ def _connect_arguments(name: str, driver: str, timeout: float) -> dict[str, Any]
 
 def _set_read_only(connection: Any, name: str, timeout: float) -> None:
     milliseconds = max(1, round(timeout * 1000))
-    told = {
+    statements = {
         "postgresql": [
             "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
             f"SET statement_timeout = {milliseconds}",
@@ -215,25 +213,23 @@ def _set_read_only(connection: Any, name: str, timeout: float) -> None:
         "mysql": ["SET SESSION TRANSACTION READ ONLY"],
         "mariadb": ["SET SESSION TRANSACTION READ ONLY"],
     }.get(name, [])
-    if told:
+    if statements:
         cursor = connection.cursor()
-        for statement in told:
+        for statement in statements:
             cursor.execute(statement)
         cursor.close()
-        # A setting of a session is undone with the transaction that set it.
+        # Otherwise the settings would be rolled back with the transaction.
         connection.commit()
 
 
-# --------------------------------------------------------------------------------------------------
-# The statement that asks a database for a batch of keys.
+# ---- statements ----------------------------------------------------------------------------------
 #
-# Always holds: its first columns are the parts of the key, those after it the value; the keys are
-# bound, never written into the text.
-# --------------------------------------------------------------------------------------------------
+# The first columns of a statement are the parts of the key, the others the value. Keys are bound,
+# never written into the text.
 
 
 _KEYS = re.compile(r"(?<![:\w]):keys\b")
-# An expanding parameter brings its own brackets.
+# An expanding parameter adds its own brackets.
 _BRACKETED_KEYS = re.compile(r"\(\s*(:keys)\s*\)")
 _READS_ONLY = re.compile(r"\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*\(*\s*(SELECT|WITH|VALUES|TABLE)\b",
                       re.IGNORECASE | re.DOTALL)  # fmt: skip
@@ -241,7 +237,7 @@ _READS_ONLY = re.compile(r"\s*(--[^\n]*\n\s*|/\*.*?\*/\s*)*\(*\s*(SELECT|WITH|VA
 
 @dataclass(frozen=True)
 class SqlRequest:
-    """A table with its columns, or a query."""
+    """What to read: a table with its columns, or a query."""
 
     table: str | None
     key: tuple[str, ...]
@@ -250,34 +246,34 @@ class SqlRequest:
 
 
 def check_request(table: str | None, key: Any, value: Any, query: str | None) -> SqlRequest:
-    """What the user gave, checked; names without brackets are one name."""
+    """The checked arguments of `Remote.sql`. A single string is one column."""
     keys, values = _check_names(key, "key"), _check_names(value, "value")
     if (table is None) == (query is None):
         raise PatternError(
-            "Remote.sql needs a table or a query, not both or neither",
+            "Remote.sql needs either a table or a query",
             hint='table="limits", key="org", value="max", or query="SELECT org, max FROM limits '
             'WHERE org IN :keys"',
         )
     if query is not None:
         _check_query(query, keys or values)
     elif not keys:
-        raise PatternError(f"Remote.sql: table {table} without key=", hint='key="org"')
+        raise PatternError(f"Remote.sql: key= is missing for the table {table}", hint='key="org"')
     return SqlRequest(table, keys, values, query)
 
 
-def make_statement(asked: SqlRequest, keys: list[Any], *, tuples: bool) -> Any:
+def make_statement(request: SqlRequest, keys: list[Any], *, tuples: bool) -> Any:
     """The statement for these keys; `tuples`: the database compares several columns at once."""
     import sqlalchemy as sa  # noqa: PLC0415
 
-    if asked.query is not None:
-        text = _BRACKETED_KEYS.sub(r"\1", asked.query)
+    if request.query is not None:
+        text = _BRACKETED_KEYS.sub(r"\1", request.query)
         return sa.text(text).bindparams(sa.bindparam("keys", value=keys, expanding=True))
-    schema, _, name = (asked.table or "").rpartition(".")
-    names = (*asked.key, *asked.value)
-    # A column may be both key and value, and stands in the table once.
+    schema, _, name = (request.table or "").rpartition(".")
+    names = (*request.key, *request.value)
+    # A column may be both key and value, and is in the table once.
     source = sa.table(name, *map(_sql_column, dict.fromkeys(names)), schema=schema or None)
-    by_key = [source.c[column] for column in asked.key]
-    values = [source.c[column] for column in asked.value]
+    by_key = [source.c[column] for column in request.key]
+    values = [source.c[column] for column in request.value]
     return sa.select(*by_key, *values).where(_key_condition(by_key, keys, tuples=tuples))
 
 
@@ -317,7 +313,7 @@ def _check_names(given: Any, what: str) -> tuple[str, ...]:
 def _check_query(query: str, columns: tuple[str, ...]) -> None:
     if columns:
         raise PatternError(
-            "Remote.sql: key= and value= are of a table, and there is a query",
+            "Remote.sql: key= and value= are for a table, not for a query",
             hint="the query's first columns are the key, the others the value",
         )
     if not _KEYS.search(query):
@@ -326,7 +322,10 @@ def _check_query(query: str, columns: tuple[str, ...]) -> None:
             hint="SELECT org, max FROM limits WHERE org IN :keys",
         )
     if not _READS_ONLY.match(query):
-        raise PatternError("Remote.sql: the query is no SELECT", hint="it can only read")
+        raise PatternError("Remote.sql: the query is not a SELECT", hint="it can only read")
+
+
+# ---- the source --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -334,7 +333,7 @@ class SqlSource:
     """A batch function over a database. `many`: all rows of a key, as an array."""
 
     url: Secret
-    asked: SqlRequest
+    request: SqlRequest
     many: bool = False
     password: Secret | None = None
     timeout: float = 10.0
@@ -351,38 +350,40 @@ class SqlSource:
             secrets.check_password(self.password, self.url)
 
     def __repr__(self) -> str:
-        asked = self.asked
-        what = "a query" if asked.table is None else f"{asked.table} by {', '.join(asked.key)}"
+        request = self.request
+        what = "a query"
+        if request.table is not None:
+            what = f"{request.table} by {', '.join(request.key)}"
         return f"sql at {secrets.hide_secrets(self.url)}, {what}"
 
     def scrub(self, text: str) -> str:
-        """The text without this source's secrets."""
+        """The text without the secrets of this source."""
         given = [*secrets.secrets_in_url(self.url), *([self.password] if self.password else [])]
         return secrets.scrub_secrets(text, given)
 
     def reading(self, value: pa.DataType, parts: int) -> SqlSource:
-        """The source for values of this type and keys of so many parts."""
-        if self.asked.table is not None and len(self.asked.key) != parts:
+        """The source for values of this type and keys with `parts` parts."""
+        if self.request.table is not None and len(self.request.key) != parts:
             raise PatternError(
-                f"{self} has {len(self.asked.key)} key columns, and remote(...) is called with "
+                f"{self} has {len(self.request.key)} key columns, and remote(...) is called with "
                 f"{parts}"
             )
         if self.many and not is_list(value):
             raise PatternError(
-                f"{self}: many rows a key are an array, and the values are of type {value}",
-                hint='value_type="array<...>", or leave many out',
+                f"{self}: many=True returns arrays, and the values are of type {value}",
+                hint='use value_type="array<...>", or leave many out',
             )
         make_decoder(value)
         one = value.value_type if self.many else value
-        asked = self.asked
-        if asked.table is not None and not asked.value:
-            asked = replace(asked, value=self._columns_of(one))
-        return replace(self, asked=asked, value=value, parts=parts)
+        request = self.request
+        if request.table is not None and not request.value:
+            request = replace(request, value=self._columns_of(one))
+        return replace(self, request=request, value=value, parts=parts)
 
     def _columns_of(self, value: pa.DataType) -> tuple[str, ...]:
         if pa.types.is_struct(value):
             return tuple(value.field(i).name for i in range(value.num_fields))
-        raise PatternError(f"{self}: which column is the value?", hint='value="max"')
+        raise PatternError(f"{self}: value= is missing", hint='name the column: value="max"')
 
     def __call__(self, keys: list[Any]) -> dict[Any, Any]:
         """The values of the keys that the database has."""
@@ -390,20 +391,20 @@ class SqlSource:
 
     def _values(self, keys: list[Any]) -> dict[Any, Any]:
         if self.value is None:
-            raise RemoteError(f"{self} was called before it was told the type of its values")
+            raise RemoteError(f"{self} was called before it knows the type of its values")
         with clients.use_client(self.identity, self._connect, _dispose) as engine:
-            return dict(self._decoded(self._found(engine, list(dict.fromkeys(keys)))))
+            return dict(self._decoded(self._fetch(engine, list(dict.fromkeys(keys)))))
 
-    def _found(self, engine: Any, distinct: list[Any]) -> dict[Any, list[Any]]:
+    def _fetch(self, engine: Any, distinct: list[Any]) -> dict[Any, list[Any]]:
         """The rows of each key."""
         size = keys_per_statement(engine.dialect, self.parts)
         tuples = has_tuples(engine.dialect)
         found: dict[Any, list[Any]] = {}
         with engine.connect() as connection:
             for at in range(0, len(distinct), size):
-                asked = distinct[at : at + size]
-                result = connection.execute(make_statement(self.asked, asked, tuples=tuples))
-                for key, value in self._rows(result, asked):
+                batch = distinct[at : at + size]
+                result = connection.execute(make_statement(self.request, batch, tuples=tuples))
+                for key, value in self._rows(result, batch):
                     found.setdefault(key, []).append(value)
         return found
 
@@ -414,22 +415,22 @@ class SqlSource:
         names = list(result.keys())[self.parts :]
         if not names:
             raise RemoteError(
-                f"{self}: the query gives no column behind the {self.parts} of the key",
+                f"{self}: the query has no column after the {self.parts} of the key",
                 hint="SELECT key, value FROM ... WHERE key IN :keys",
             )
-        asked = set(keys)
+        requested = set(keys)
         for row in result:
             given = tuple(to_plain_value(part) for part in row[: self.parts])
             key = given[0] if self.parts == 1 else given
-            if key in asked:
+            if key in requested:
                 yield key, self._value(names, row[self.parts :])
             else:
                 self._check_types(given, keys[0])
 
-    def _check_types(self, given: tuple[Any, ...], asked: Any) -> None:
-        """A row that nobody asked for: a database may find 'A' where 'a' was asked, which in
-        Spark is another key; but a key of another type is the user's mistake."""
-        wanted = asked if isinstance(asked, tuple) else (asked,)
+    def _check_types(self, given: tuple[Any, ...], requested: Any) -> None:
+        """Checks a row whose key was not requested. A database may find 'A' for 'a', which is
+        another key in Spark and is skipped; a key of another type is an error of the query."""
+        wanted = requested if isinstance(requested, tuple) else (requested,)
         for one, other in zip(given, wanted, strict=True):
             if _key_class(one) is not _key_class(other):
                 raise RemoteError(
@@ -463,7 +464,7 @@ class SqlSource:
         if len(rows) > 1 and not self.many:
             return RemoteError(
                 self.scrub(f"{self}: {len(rows)} rows have the key {show_key(key)}"),
-                hint="many=True takes all, as an array; or write a query that takes one",
+                hint="use many=True for an array of all rows, or a query that selects one",
             )
         try:
             return make_decoder(value)(rows if self.many else _parse_json_text(rows[0], value))
@@ -476,7 +477,9 @@ class SqlSource:
         text = self.scrub(f"{self}: {error_text(error)}")
         if is_refused_login(error):
             clients.forget_client(self.identity)
-            return RemoteError(text, hint="give password=..., or user and password in the URL")
+            return RemoteError(
+                text, hint="pass password=..., or write user and password in the URL"
+            )
         if is_transient(error):
             return TransientError(text)
         is_misused = type(error).__name__ == "ProgrammingError"
@@ -493,5 +496,5 @@ def _key_class(part: Any) -> type:
 
 
 def _parse_json_text(value: Any, type_: pa.DataType) -> Any:
-    """A column of JSON, which some databases give as text."""
+    """The parsed text of a JSON column, which some databases return as text."""
     return from_json(value) if isinstance(value, str) and pa.types.is_nested(type_) else value

@@ -7,14 +7,14 @@ from math import inf
 
 import pytest
 
-from spark_cep.udfs.remotes.postponing import (
+from benchmarks.postponement import (
     GrowthRates,
     development_time,
     extra_cost,
     hidden_latency,
     useful_postponements,
 )
-from spark_cep.udfs.remotes.timing import (
+from benchmarks.prefetch_timing import (
     MissHistory,
     PrefetchTiming,
     choose_lookahead,
