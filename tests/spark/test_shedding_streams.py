@@ -212,7 +212,7 @@ def test_a_query_may_go_on_with_another_bound(spark: SparkSession, tmp_path: Pat
             lambda spark: cep.Shed(
                 keep=0.3, history=spark.sql("SELECT current_timestamp() ts, 1 k, 'A' kind, 1D x")
             ),
-            "a column k .bigint., and the history has int",
+            "a column k .bigint., and the history has it as int",
         ),
     ],
 )
