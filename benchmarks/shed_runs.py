@@ -28,8 +28,7 @@ import pyarrow as pa
 from benchmarks.programs import Prepared, chain, prepare
 from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.execution import state
-from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput
-from spark_cep.udfs.execution.packing import from_blob, to_blob
+from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput, from_blob, to_blob
 from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import EventOutput, Field

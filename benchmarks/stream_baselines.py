@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_cep.spark.processor import BLOB_SCHEMA, SparkStateStore
-from spark_cep.udfs.execution.packing import from_blob, pack_rows, to_blob, unpack_answer
+from spark_cep.udfs.execution.job import from_blob, pack_rows, to_blob, unpack_answer
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues

@@ -23,8 +23,7 @@ from benchmarks.reporting import Claim, table
 from spark_cep import event, seq
 from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.execution.job import StreamJob, TriggerInput
-from spark_cep.udfs.execution.packing import from_blob, to_blob
+from spark_cep.udfs.execution.job import StreamJob, TriggerInput, from_blob, to_blob
 from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import EventOutput, Field

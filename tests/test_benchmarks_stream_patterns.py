@@ -20,7 +20,7 @@ from benchmarks.stream_baselines import kept_by
 from benchmarks.stream_latency import FILE_SECONDS, Sink, stamped, ticks
 from benchmarks.stream_runs import WARMING, joined, steady, write_triggers
 from benchmarks.stream_windows import WORKLOADS, long_window, measure
-from spark_cep.udfs.execution.packing import to_blob
+from spark_cep.udfs.execution.job import to_blob
 from tests.memory_store import InMemoryStore
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from spark_cep.errors import PlanError
 from spark_cep.planner.layout import InputSize, LayoutFacts, Slicing, choose_layout, choose_slicing
-from spark_cep.planner.sample import Sample
+from spark_cep.planner.statistics import Sample
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Branch, Negation, Slot, Window
 

@@ -10,8 +10,7 @@ from spark_cep import seq
 from spark_cep.errors import PatternError
 from spark_cep.events.measures import compile_remote_measures
 from spark_cep.expressions.problems import Problems
-from spark_cep.expressions.remote_calls import LookupRequest
-from spark_cep.expressions.remote_measures import separate_remote_calls
+from spark_cep.expressions.remote_calls import LookupRequest, separate_remote_calls
 from tests.compiling import COLUMNS, INFOS, compiled
 from tests.fake_typer import LocalTyper
 

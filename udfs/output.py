@@ -45,7 +45,7 @@ between plans, and there is one row of them for millions of matches. Its keys:
     candidates           {variable id: rows that may match it}
     nodes                {"branch:slots": [pairs, partial matches]}, slots sorted, with commas
     swaps                [{"from", "to", "because", "event_time"}], a change of plan each
-    remotes              {name: as udfs/remotes/metrics.py}, also of lookups behind the engine
+    remotes              {name: as udfs/remote_spec.py}, also of lookups behind the engine
     shed                 {variable: [rows that may match it kept, dropped]}, with shedding
     shed_recall          {"": [expected share of the matches left, times rows; rows]}
 

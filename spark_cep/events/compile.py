@@ -23,13 +23,18 @@ from spark_cep.events.classification import (
 )
 from spark_cep.events.compiled import CompiledEventQuery, CompiledPattern
 from spark_cep.expressions.conditions import ConditionText, Conjunct, parse_conjuncts
-from spark_cep.expressions.keys import plain_keys, ship_keys, ship_orders, ship_shown_keys
 from spark_cep.expressions.lookups import Lookups
 from spark_cep.expressions.names import PatternNames
 from spark_cep.expressions.orders import orders_of, partition_of
 from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.refusals import column_refusal
-from spark_cep.expressions.shipment import Shipment
+from spark_cep.expressions.shipment import (
+    Shipment,
+    plain_keys,
+    ship_keys,
+    ship_orders,
+    ship_shown_keys,
+)
 from spark_cep.expressions.translation import CompilerSession
 from spark_cep.expressions.types import is_fixed_zone, name_of
 from spark_cep.expressions.windows import window_of
@@ -39,7 +44,6 @@ from spark_cep.udfs.program import Branch, Limits, Tree, Variable, Window
 
 if TYPE_CHECKING:
     from spark_cep.events.compiled import AnswerLayout
-    from spark_cep.expressions.keys import KeyResolver
     from spark_cep.expressions.schema import (
         ColumnExpression,
         ColumnInfo,
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
         OrderBy,
         Typer,
     )
+    from spark_cep.expressions.shipment import KeyResolver
 
 
 @dataclass

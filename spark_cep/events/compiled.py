@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from spark_cep.expressions.query_form import query_form
+from spark_cep.expressions.shipment import query_form
 from spark_cep.udfs.canonical import event_program
 from spark_cep.udfs.program import Adaptation, Limits, Plan, Program
 
 if TYPE_CHECKING:
     from spark_cep.events.answer import AnswerShape
-    from spark_cep.expressions.keys import PartitionKey
     from spark_cep.expressions.lookups import EngineRemote, LookupColumn
     from spark_cep.expressions.schema import OrderBy, RowExpression
-    from spark_cep.expressions.shipment import Shipment
+    from spark_cep.expressions.shipment import PartitionKey, Shipment
     from spark_cep.udfs.canonical import Data
     from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.program import (
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         Window,
     )
     from spark_cep.udfs.remote_spec import RemoteSpec
+
 
 EAGER = Plan("eager")
 NO_ADAPTATION = Adaptation()

@@ -20,7 +20,7 @@ from spark_cep.expressions.names import PatternNames, columns_of, name_parts_of,
 from spark_cep.expressions.operands import InexactError
 from spark_cep.expressions.problems import Place, Problems, list_names
 from spark_cep.expressions.refusals import find_refusals
-from spark_cep.expressions.remote_measures import (
+from spark_cep.expressions.remote_calls import (
     PlaceholderTyper,
     over_lookup_columns,
     separate_remote_calls,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spark_cep.udfs.output import ENGINE_METRICS, PEAK_METRICS, PLANNING_METRICS, ROW_METRICS
-from spark_cep.udfs.remotes.metrics import LookupMetrics
+from spark_cep.udfs.remote_spec import LookupMetrics
 
 CountMap = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.explanation.numbers import format_duration
-from spark_cep.udfs.remotes.metrics import LookupMetrics
+from spark_cep.udfs.remote_spec import LookupMetrics
 
 if TYPE_CHECKING:
     from spark_cep.remote import Remote, RemoteFunction

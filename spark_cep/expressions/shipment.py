@@ -1,4 +1,5 @@
-"""The columns that are shipped to the engine: collected while compiling, selected at once.
+"""What is shipped to the engine: columns, collected while compiling and selected at once; keys and
+orders among them; and the canonical form in which a query is compared with a checkpoint.
 
 The compiler requests the expressions that it needs and gets indexes into `Program.columns`. Equal
 expressions are shipped once. A computed expression is guarded: it is evaluated only on rows that
@@ -9,16 +10,19 @@ A plain column cannot fail and is never guarded.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from spark_cep.expressions.names import quote_name
+from spark_cep.udfs import canonical
 from spark_cep.udfs.canonical import normalized
+from spark_cep.udfs.program import Order
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from spark_cep.expressions.schema import RowExpression
+    from spark_cep.expressions.schema import OrderBy, RowExpression
+    from spark_cep.udfs.canonical import Data
 
 
 ColumnRole = Literal["value", "mask", "slice", "home"]
@@ -100,3 +104,93 @@ class Shipment:
             return self._columns.get(self._fold(text))
         found = re.fullmatch(r"`((?:[^`]|``)+)`", text)
         return self._columns.get(self._fold(found[1].replace("``", "`"))) if found else None
+
+
+# ---- partition keys and order columns ------------------------------------------------------------
+
+# The engine compares keys as bytes, so a key travels in a form that is equal exactly where GROUP BY
+# takes two keys for equal. What that form is depends on the type, which only Spark knows: a
+# `KeyResolver` says it.
+
+
+@dataclass(frozen=True)
+class PartitionKey:
+    """`expression`: the key in its canonical form. `plain`: that is the key itself. `shows`: it is
+    also what GROUP BY would show, so an answer may give it; otherwise an answer needs the original
+    value of some row."""
+
+    expression: RowExpression
+    plain: bool = True
+    shows: bool = True
+
+
+# The keys for the names of partition columns and for further expressions over input columns.
+KeyResolver = Callable[[Sequence[str], Sequence[str]], Sequence[PartitionKey]]
+
+
+def plain_keys(partition: Sequence[str], inferred: Sequence[str]) -> tuple[PartitionKey, ...]:
+    """Keys of types whose equal values are equal bytes."""
+    return tuple(PartitionKey(text) for text in (*map(quote_name, partition), *inferred))
+
+
+def ship_keys(shipment: Shipment, keys: Sequence[PartitionKey]) -> tuple[int, ...]:
+    return tuple(shipment.column(each.expression) for each in keys)
+
+
+def ship_shown_keys(
+    shipment: Shipment, partition: Sequence[str], keys: Sequence[PartitionKey]
+) -> tuple[tuple[str, int], ...]:
+    """The partition columns by name, each with the shipped column that an answer shows."""
+    return tuple(
+        (name, shipment.column(key.expression if key.shows else quote_name(name)))
+        for name, key in zip(partition, keys, strict=False)
+    )
+
+
+def ship_orders(shipment: Shipment, orders: Sequence[OrderBy]) -> tuple[Order, ...]:
+    return tuple(
+        Order(shipment.column(each.expression), each.type, each.descending, each.nulls_first)
+        for each in orders
+    )
+
+
+# ---- the canonical form of a query ---------------------------------------------------------------
+
+# A program knows the shipped columns only by position, and the conditions on one variable only as
+# bits of a mask. The form adds what these mean, down to the texts that Spark evaluates: matches in
+# a checkpoint mean nothing without it.
+
+
+def query_form(
+    program: Data,
+    shipment: Shipment,
+    *,
+    masks: Sequence[Sequence[RowExpression]] = (),
+    lookups: Sequence[tuple[str, Sequence[str]]] = (),
+    inferred: Sequence[str] = (),
+) -> Data:
+    """`program`: the form of the program. `masks`: the conditions of each variable on one row.
+    `lookups`: the source and the keys of each looked-up column. `inferred`: the keys that every
+    shipped row has."""
+    return canonical.query(
+        program,
+        [_shipped_column(each) for each in shipment.shipped],
+        [[_expression(each) for each in condition] for condition in masks],
+        [canonical.lookup(source, keys) for source, keys in lookups],
+        [canonical.sql_text(key) for key in inferred],
+    )
+
+
+def _shipped_column(each: ShippedColumn) -> Data:
+    if each.role == "mask":
+        return canonical.candidate_mask()
+    assert each.role == "value", "streams are not cut into slices"
+    if each.column is not None:
+        return canonical.shipped_column(canonical.input_column(each.column))
+    return canonical.shipped_column(_expression(each.expression), each.guards)
+
+
+def _expression(each: RowExpression) -> Data:
+    if isinstance(each, str):
+        return canonical.sql_text(each)
+    return canonical.spark_column(str(each))

@@ -16,7 +16,7 @@ from spark_cep.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_cep.planner.sample import Sample
+    from spark_cep.planner.statistics import Sample
     from spark_cep.udfs.expressions import Type, TypeKind
     from spark_cep.udfs.program import Branch, Consumption, Strategy, Window
 

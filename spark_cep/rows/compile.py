@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.conditions import TypeMismatch
-from spark_cep.expressions.keys import plain_keys, ship_keys, ship_orders, ship_shown_keys
 from spark_cep.expressions.names import PatternNames
 from spark_cep.expressions.operands import InexactError, RowOperand
 from spark_cep.expressions.orders import partition_of, row_orders_of
@@ -22,7 +21,13 @@ from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.row_grammar import exclusions_of
 from spark_cep.expressions.row_variables import number_pattern, skip_of
-from spark_cep.expressions.shipment import Shipment
+from spark_cep.expressions.shipment import (
+    Shipment,
+    plain_keys,
+    ship_keys,
+    ship_orders,
+    ship_shown_keys,
+)
 from spark_cep.expressions.syntax import SyntaxProblem
 from spark_cep.expressions.translation import CompilerSession
 from spark_cep.expressions.types import is_fixed_zone, name_of
@@ -45,7 +50,6 @@ from spark_cep.udfs.program import Limits
 from spark_cep.udfs.row_program import RowRead, RowVariable
 
 if TYPE_CHECKING:
-    from spark_cep.expressions.keys import KeyResolver
     from spark_cep.expressions.schema import (
         ColumnExpression,
         ColumnInfo,
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
         OrderBy,
         Typer,
     )
+    from spark_cep.expressions.shipment import KeyResolver
     from spark_cep.row_patterns import RowPattern
     from spark_cep.rows.compiled import RowAnswerLayout
     from spark_cep.udfs.program import Window

@@ -8,7 +8,7 @@
 
 The column is looked up once for each row before matching, so the matcher has no remote data. In a
 measure this applies only to calls inside a navigation or an aggregate; all others are looked up on
-the matches (expressions/remote_measures.py), where keys are few and may combine several rows.
+the matches (expressions/remote_calls.py), where keys are few and may combine several rows.
 
 Texts keep their length, so places in messages stay the user's. A call that follows conditions on
 the current row is looked up only where these hold: elsewhere the condition is not TRUE for any

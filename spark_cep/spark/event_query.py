@@ -28,15 +28,16 @@ from spark_cep.planner.layout import (
     choose_slicing,
 )
 from spark_cep.planner.named_plans import check_plan_request
-from spark_cep.planner.sample import (
+from spark_cep.planner.statistics import (
     SAMPLE_CONF,
     SAMPLE_ROWS,
     NoSample,
     Sample,
+    check_statistics,
     is_sampling_on,
     needed_columns,
+    with_statistics,
 )
-from spark_cep.planner.statistics import check_statistics, with_statistics
 from spark_cep.remotes.sources import check_remotes_used, pattern_texts
 from spark_cep.shed import check_can_shed, check_history
 from spark_cep.spark.keys import check_ordered_by_bytes, resolve_keys, resolve_order
@@ -61,7 +62,6 @@ from spark_cep.spark.projection import MatchFrame, event_schema, project_matches
 from spark_cep.spark.query import NO_OBSERVERS, RowObservers
 from spark_cep.spark.remote_report import add_remote_facts, event_calls_by_column, event_places
 from spark_cep.spark.report import add_stream_facts, build_report, job_title
-from spark_cep.spark.sample import take_sample
 from spark_cep.spark.shedding import (
     SheddingPlan,
     StreamSheddingPlan,
@@ -72,8 +72,8 @@ from spark_cep.spark.shedding import (
     shed_counts,
 )
 from spark_cep.spark.shedding_report import add_shedding_facts, add_stream_shedding_facts
-from spark_cep.spark.sizes import estimate_size
-from spark_cep.spark.stream_checks import check_bounded, check_consumption, check_watermark
+from spark_cep.spark.source import estimate_size, take_sample
+from spark_cep.spark.stream import check_bounded, check_consumption, check_watermark
 from spark_cep.spark.typing import SparkTyper
 from spark_cep.udfs.program import Adaptation, Program
 

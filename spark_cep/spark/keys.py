@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.errors import PatternError
-from spark_cep.expressions.keys import PartitionKey
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.schema import OrderColumn
+from spark_cep.expressions.shipment import PartitionKey
 from spark_cep.spark.source import SourceFrame, read_source
 from spark_cep.spark.typing import SparkTyper, error_sentence, quote_column, silence_spark
 

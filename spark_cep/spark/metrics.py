@@ -23,7 +23,7 @@ from spark_cep.errors import CepError, PlanError
 from spark_cep.explanation.comparison import Analysis
 from spark_cep.explanation.counts import merge_counts, parse_counts, public_counts
 from spark_cep.explanation.shedding import estimated_recall, trigger_recall
-from spark_cep.spark.sizes import plan_text
+from spark_cep.spark.source import plan_text
 from spark_cep.udfs.output import STREAM_METRICS
 from spark_cep.udfs.public import public
 

@@ -34,7 +34,7 @@ class BucketProcessor(StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[Any], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
-        from spark_cep.udfs.execution.packing import GUARD_BUCKET  # noqa: PLC0415
+        from spark_cep.udfs.execution.job import GUARD_BUCKET  # noqa: PLC0415
 
         blobs = tuple(bytes(blob) for frame in rows for blob in frame["blob"])
         if int(key[0]) == GUARD_BUCKET:

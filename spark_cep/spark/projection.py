@@ -23,8 +23,7 @@ from spark_cep.spark.typing import data_type_of, quote_column
 
 if TYPE_CHECKING:
     from spark_cep.events.answer import AnswerShape
-    from spark_cep.rows.answer import RowAnswer
-    from spark_cep.rows.compiled import CompiledRowPattern
+    from spark_cep.rows.compiled import CompiledRowPattern, RowAnswer
     from spark_cep.udfs.output import EventOutput, Field, Struct
     from spark_cep.udfs.program import Variable
 

@@ -25,7 +25,7 @@ from spark_cep.remote import RemoteFunction, RemoteTable
 from spark_cep.remotes.sources import choose_outside
 from spark_cep.spark.lookups import choose_for_engine, make_unique
 from spark_cep.spark.report import strip_quotes
-from spark_cep.spark.sizes import estimate_size
+from spark_cep.spark.source import estimate_size
 
 if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledPattern

@@ -25,10 +25,10 @@ from pyspark.sql import types as T
 from spark_cep.errors import PlanError
 from spark_cep.expressions.types import name_of
 from spark_cep.planner.layout import choose_slicing, time_coordinate
-from spark_cep.planner.sample import needed_columns, with_all_columns
+from spark_cep.planner.statistics import needed_columns, with_all_columns
 from spark_cep.spark import prepare
 from spark_cep.spark.prepare import MASK, shipped_column
-from spark_cep.spark.sizes import count_cores
+from spark_cep.spark.source import count_cores
 from spark_cep.spark.typing import quote_column, type_of
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError

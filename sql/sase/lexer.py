@@ -1,7 +1,7 @@
-"""The tokens of SASE text with their places, and a reader that moves through them.
+r"""The tokens of SASE text with their places, and a reader that moves through them.
 
 The papers print one operator in several ways (AND, ∧, ^, &), and text copied from them has typeset
-forms too (\\land, \\ldots, subscripts). Every sign becomes one canonical mark here, so that the
+forms too (\land, \ldots, subscripts). Every sign becomes one canonical mark here, so that the
 grammar knows only one spelling. Words stay as written: only the grammar knows whether `E` is a
 type or `OR` an operator.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from spark_cep.expressions.problems import Place, Problems
-from spark_cep.sql.literals import sql_string
+from spark_cep.sql.parameters import sql_string
 from spark_cep.sql.sase.nodes import SqlLiteral
 
 SaseTokenKind = Literal["name", "quoted", "number", "string", "mark", "end"]

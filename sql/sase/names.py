@@ -32,10 +32,11 @@ from spark_cep.expressions.refusals import REFUSED_AGGREGATES
 from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
 from spark_cep.expressions.types import parse_literal
 from spark_cep.expressions.user_functions import UserFunction, find_user_function
-from spark_cep.sql.literals import sql_string
+from spark_cep.sql.parameters import sql_string
 
 if TYPE_CHECKING:
     from spark_cep.sql.sase.nodes import SaseVariable
+
 
 SymbolValue = bool | int | float | Decimal | str | date
 Symbol = SymbolValue | timedelta | UserFunction | list[SymbolValue] | None

@@ -14,17 +14,8 @@ from spark_cep.errors import PatternError
 from spark_cep.events.branches import build_branches
 from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.windows import Within, window_of
-from spark_cep.pattern import (
-    EventPatternNode,
-    Pattern,
-    all_of,
-    any_of,
-    event,
-    iter_events,
-    no,
-    seq,
-)
-from spark_cep.sql.literals import sql_string
+from spark_cep.pattern import EventPatternNode, Pattern, all_of, any_of, event, iter_events, no, seq
+from spark_cep.sql.parameters import sql_string
 from spark_cep.sql.sase.lexer import raise_syntax_error
 from spark_cep.sql.sase.names import Symbols, name_sql, split_subscript, value_sql
 from spark_cep.sql.sase.nodes import (

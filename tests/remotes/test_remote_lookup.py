@@ -11,10 +11,9 @@ import pytest
 
 from spark_cep.udfs.errors import RemoteError
 from spark_cep.udfs.expressions import BIGINT, DOUBLE, Type
-from spark_cep.udfs.remote_spec import Caching, FetchPolicy, RemoteSpec
+from spark_cep.udfs.remote_spec import Caching, FetchPolicy, LookupMetrics, RemoteSpec
 from spark_cep.udfs.remotes import lookup as lookup_room
 from spark_cep.udfs.remotes.lookup import Lookup
-from spark_cep.udfs.remotes.metrics import LookupMetrics
 from spark_cep.udfs.remotes.store import SPARED_SETTLES
 from spark_cep.udfs.values.vectors import EventColumns, Vector
 from tests.remotes.simulated import Simulated, Source, ids_of, looked_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_cep.udfs.execution.packing import to_blob
+from spark_cep.udfs.execution.job import to_blob
 from spark_cep.udfs.shedding.pace import (
     LEAST_SPARK_SECONDS,
     SPARK_SECONDS,

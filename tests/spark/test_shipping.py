@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import event, seq
-from spark_cep.spark.sizes import plan_text
+from spark_cep.spark.source import plan_text
 
 pytestmark = pytest.mark.spark
 

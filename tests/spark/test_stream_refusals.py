@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 import spark_cep as cep
 from spark_cep import event, row_pattern, seq
-from spark_cep.spark.stream_checks import prepare_session
+from spark_cep.spark.stream import prepare_session
 from tests.spark.streams import Files, small
 
 if TYPE_CHECKING:

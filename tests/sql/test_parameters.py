@@ -12,9 +12,8 @@ import pytest
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.expressions.problems import Place, Problems
 from spark_cep.sql.clause import Clause, RowPatternText, TextPart
-from spark_cep.sql.literals import sql_literal
 from spark_cep.sql.messages import locate_error
-from spark_cep.sql.parameters import fill_template
+from spark_cep.sql.parameters import fill_template, sql_literal
 from spark_cep.sql.statement import Statement, derive_text
 from tests.sql.recorded import Rows, rewritten
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.execution import state
-from spark_cep.udfs.execution.job import StreamJob, TriggerInput
-from spark_cep.udfs.execution.packing import from_blob, pack_rows
+from spark_cep.udfs.execution.job import StreamJob, TriggerInput, from_blob, pack_rows
 from spark_cep.udfs.execution.row_engine import compile_row_program
 from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger

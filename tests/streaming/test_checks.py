@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StructField, TimestampType
 from spark_cep.errors import PatternError
 from spark_cep.events.compile import compile_pattern
 from spark_cep.pattern import Pattern, seq
-from spark_cep.spark.stream_checks import (
+from spark_cep.spark.stream import (
     check_bounded,
     check_consumption,
     check_decidable,

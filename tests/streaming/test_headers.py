@@ -10,8 +10,7 @@ import pytest
 from spark_cep.pattern import event, seq
 from spark_cep.udfs import canonical
 from spark_cep.udfs.errors import CepError, WorkerError
-from spark_cep.udfs.execution.job import nullable_schema
-from spark_cep.udfs.execution.packing import GUARD_BUCKET, add_guard
+from spark_cep.udfs.execution.job import GUARD_BUCKET, add_guard, nullable_schema
 from spark_cep.udfs.execution.state import (
     StateHeader,
     StateIdentity,

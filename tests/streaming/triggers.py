@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.execution import state
-from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput
-from spark_cep.udfs.execution.packing import from_blob, pack_rows
+from spark_cep.udfs.execution.job import NO_WATERMARK, StreamJob, TriggerInput, from_blob, pack_rows
 from spark_cep.udfs.execution.state import make_identity
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.output import EventOutput, Field

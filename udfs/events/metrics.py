@@ -13,7 +13,7 @@ import numpy as np
 
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.output import PEAK_METRICS
-from spark_cep.udfs.remotes.metrics import LookupMetrics
+from spark_cep.udfs.remote_spec import LookupMetrics
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.table import Events, Flags, Positions

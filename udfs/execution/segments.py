@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_cep.udfs.events.branch_matcher import StoredPartials
 from spark_cep.udfs.events.engine import GIVEN_COLUMN, USED_COLUMN, EventState
-from spark_cep.udfs.execution.packing import from_blob, to_blob
+from spark_cep.udfs.execution.job import from_blob, to_blob
 from spark_cep.udfs.values.arrow_values import to_single_array
 
 if TYPE_CHECKING:

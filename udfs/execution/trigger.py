@@ -23,10 +23,10 @@ from spark_cep.udfs.execution.job import (
     NO_WATERMARK,
     StreamJob,
     TriggerInput,
+    pack_answer,
     read_header,
     read_rows,
 )
-from spark_cep.udfs.execution.packing import pack_answer
 from spark_cep.udfs.execution.state import header_to_bytes, recall_state, remember_state
 from spark_cep.udfs.values.arrow_values import to_single_array
 

@@ -26,10 +26,9 @@ from spark_cep.udfs.remotes.store import (
 )
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.remote_spec import RemoteSpec
+    from spark_cep.udfs.remote_spec import LookupMetrics, RemoteSpec
     from spark_cep.udfs.remotes.fetching import FetchResult
     from spark_cep.udfs.remotes.keys import KeyIndex, PartIndex
-    from spark_cep.udfs.remotes.metrics import LookupMetrics
     from spark_cep.udfs.remotes.store import ElementStates
     from spark_cep.udfs.values.arrow_values import Array
 

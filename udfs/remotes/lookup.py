@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.expressions import Constant
+from spark_cep.udfs.remote_spec import LookupMetrics
 from spark_cep.udfs.remotes import cache
 from spark_cep.udfs.remotes.answers import LookupValues
 from spark_cep.udfs.remotes.fetching import ImmediateFetcher, KeyBatch, ThreadedFetcher
 from spark_cep.udfs.remotes.keys import KeyIndex, PartIndex, distinct_places
-from spark_cep.udfs.remotes.metrics import LookupMetrics
 from spark_cep.udfs.remotes.store import ABSENT, FAILED, IN_FLIGHT, PRESENT, ElementStates
 from spark_cep.udfs.values.calls import vector_to_arrow
 from spark_cep.udfs.values.vectors import WORD_KINDS, Vector

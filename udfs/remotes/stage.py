@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError, WorkerError
-from spark_cep.udfs.remotes.metrics import LookupMetrics
+from spark_cep.udfs.remote_spec import LookupMetrics
 
 if TYPE_CHECKING:
     import numpy as np
