@@ -15,17 +15,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from spark_cep.events.compile import compile_pattern
+from spark_cep.events.compile import compile_event_query
 from spark_cep.expressions.schema import ColumnInfo
-from spark_cep.expressions.shipment import Shipment
 from spark_cep.udfs.expressions import BIGINT, DOUBLE, Type
-from spark_cep.udfs.program import Order, Plan, Program
 from tests.fake_typer import FakeTyper
 
 if TYPE_CHECKING:
-    from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import ShippedColumn
     from spark_cep.pattern import Pattern
+    from spark_cep.udfs.program import Program
 
 TYPES = {"i": BIGINT, "f": DOUBLE, "U": Type("string")}
 
@@ -51,55 +50,28 @@ def prepare(
     partition_by: Sequence[str] = (),
 ) -> Prepared:
     """Compiles the pattern over the columns and makes the rows that the engine would receive."""
-    shipment = Shipment(list(columns))
     infos = [ColumnInfo(name, TYPES[column.dtype.kind]) for name, column in columns.items()]
-    compiled = compile_pattern(
+    query = compile_event_query(
         pattern,
         infos,
         order_by=order_by,
         partition_by=list(partition_by),
         typer=FakeTyper(infos),
-        shipment=shipment,
         time_zone="UTC",
     )
-    assert not compiled.after
-    program = _program(compiled, shipment)
-    return Prepared(program, _table(program, compiled, shipment, pd.DataFrame(columns)))
+    assert not query.compiled.after
+    return Prepared(query.program(), _table(query, pd.DataFrame(columns)))
 
 
-def _program(compiled: CompiledPattern, shipment: Shipment) -> Program:
-    keys = tuple(shipment.column(text) for text in (*compiled.partition, *compiled.inferred))
-    orders = tuple(
-        Order(shipment.column(o.expression), o.type, o.descending, o.nulls_first)
-        for o in compiled.orders
-    )
-    mask = shipment.special("mask", "mask")
-    return Program(
-        columns=shipment.names(),
-        keys=keys,
-        orders=orders,
-        mask=mask,
-        variables=compiled.variables,
-        conditions=compiled.conditions,
-        tree=compiled.tree,
-        branches=compiled.branches,
-        plan=Plan("eager"),
-        window=compiled.window,
-        strategy=compiled.strategy,
-        consumption=compiled.consumption,
-    )
-
-
-def _table(
-    program: Program, compiled: CompiledPattern, shipment: Shipment, rows: pd.DataFrame
-) -> pa.Table:
+def _table(query: CompiledEventQuery, rows: pd.DataFrame) -> pa.Table:
+    program = query.program()
     mask = np.zeros(len(rows), np.int64)
-    for variable, texts in enumerate(compiled.masks):
+    for variable, texts in enumerate(query.compiled.masks):
         meets = np.ones(len(rows), np.bool_)
         for text in texts:
             meets &= _evaluate(str(text), rows)
         mask |= meets.astype(np.int64) << variable
-    arrays = [pa.array(_shipped(each, mask, rows)) for each in shipment.shipped]
+    arrays = [pa.array(_shipped(each, mask, rows)) for each in query.shipment.shipped]
     table = pa.Table.from_arrays(arrays, names=list(program.columns))
     window = program.window
     if program.strategy == "strict" or (window is not None and window.kind == "events"):
