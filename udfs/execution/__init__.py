@@ -1,6 +1,7 @@
 """What Spark calls in a worker: one bucket of a batch, one trigger of a stream.
 
-`worker` and `row_worker` run a bucket, `trigger` one trigger of a bucket. `state` reads and writes
-the state of a stream in segments, `packing` turns rows into blobs and back, and `job` holds what
-the workers of one query know.
+Begin in `engine`, the protocol of both engines; `event_engine` and `row_engine` implement it.
+`worker` runs a bucket, `trigger` one trigger of a bucket, with `shedding` in front. `job` holds
+what the workers of one query know and turns rows into blobs and back; `state` is the header of a
+bucket's state and its store, `segments` the rows in it.
 """

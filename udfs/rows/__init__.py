@@ -1,7 +1,9 @@
 """The matcher of row patterns: compiled programs, one numba kernel, measures.
 
-`instructions` are the pattern, `bytecode` the conditions that read the match so far, `leaves` those
-that become columns. `search` drives the `kernel`, which `interpreter` and `records` complete;
-`advance` runs it over rows that come in steps, and `answer` computes measures. `gaps` matches
-patterns with gaps by joins. `jit` and `loading` compile the kernel and keep it on disk.
+`compiled` makes a program ready for the kernel: `instructions` are the pattern, `bytecode` the
+conditions that read the match so far, `leaves` those that become columns. `table` holds the rows
+of a bucket, `arrays` gives them to the kernel. `search` drives the `kernel`, which `interpreter`
+and `records` complete; `advance` runs it over rows that come in steps, and `answer` computes
+measures. `gaps` matches patterns with gaps by joins. `jit` and `loading` compile the kernel and
+keep it on disk.
 """
