@@ -51,7 +51,7 @@ def test_as_many_rows_are_generated_as_asked(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_the_command_prints_json_and_nothing_else() -> None:
-    command = [sys.executable, "-m", "spark_cep.cli.command", "demo", "--json", "--rows", str(ROWS)]
+    command = [sys.executable, "-m", "spark_cep.cli", "demo", "--json", "--rows", str(ROWS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)

@@ -209,5 +209,5 @@ def test_a_password_that_is_refused_is_said_and_not_shown(
 
 def test_a_source_that_does_not_fit_the_pattern_is_refused_before_any_job(rows: DataFrame) -> None:
     remote = cep.Remote.redis("redis://127.0.0.1", "limit:{0}:{1}", value_type="double")
-    with pytest.raises(cep.PatternError, match="places for 2 key parts"):
+    with pytest.raises(cep.PatternError, match="placeholders for 2 key parts"):
         limited(rows, remote)

@@ -23,7 +23,7 @@ def command(tmp_path: Path, *arguments: str) -> str:
     (tmp_path / "query.sql").write_text(QUERY)
     given = ["--sql", str(tmp_path / "query.sql"), "--table", f"ticks={tmp_path / 'ticks.csv'}"]
     done = subprocess.run(
-        [sys.executable, "-m", "spark_cep.cli.command", *arguments, *given],
+        [sys.executable, "-m", "spark_cep.cli", *arguments, *given],
         capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
