@@ -39,7 +39,7 @@ class Options:
 
     rows: RowsMode
     measures: tuple[tuple[str, str], ...] | None
-    wish: PlanRequest
+    plan_request: PlanRequest
     statistics: Statistics | None
     limits: Limits
     adaptation: Adaptation

@@ -29,7 +29,7 @@ RISING = seq(A, B, C).where("a.price < b.price", "b.price < c.price").within("10
 def facts_of(
     pattern: Pattern,
     rates: Mapping[str, float] | None = None,
-    wish: PlanRequest | None = None,
+    plan_request: PlanRequest | None = None,
     **changes: Any,
 ) -> PlanFacts:
     compiled = compiled_of(pattern)
@@ -38,8 +38,9 @@ def facts_of(
         ids = {each.name: number for number, each in enumerate(compiled.variables)}
         estimates = Estimates({ids[name]: rate for name, rate in rates.items()}, windows=100)
     facts = PlanFacts(
-        compiled.variables, compiled.strategy, wish or PlanRequest("auto"), compiled.branches,
-        compiled.conditions, estimates, "a sample", "in all", costs=TYPICAL_COSTS,
+        compiled.variables, compiled.strategy, plan_request or PlanRequest("auto"),
+        compiled.branches, compiled.conditions, estimates, "a sample", "in all",
+        costs=TYPICAL_COSTS,
     )  # fmt: skip
     return replace(facts, **changes)
 
@@ -130,7 +131,7 @@ def test_one_variable_has_one_order() -> None:
 @pytest.mark.parametrize("strategy", ["skip till next match", "strict"])
 def test_runs_follow_the_pattern_whatever_plan_is_asked_for(strategy: str) -> None:
     pattern = RISING.strategy(strategy)
-    facts = facts_of(pattern, wish=plans.chain("b", "a", "c"))
+    facts = facts_of(pattern, plan_request=plans.chain("b", "a", "c"))
     choice = choose_plan(facts)
     assert (choice.rung, choice.plan.kind) == ("strategy", "eager")
     assert names(facts, choice.order) == "abc"
@@ -139,7 +140,7 @@ def test_runs_follow_the_pattern_whatever_plan_is_asked_for(strategy: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("wish", "shown"),
+    ("plan_request", "shown"),
     [
         (plans.eager(), "a→b→c"),
         (plans.chain("b", "C", "a"), "b→c→a"),
@@ -149,15 +150,17 @@ def test_runs_follow_the_pattern_whatever_plan_is_asked_for(strategy: str) -> No
         (plans.lazy_chain(), "c→b→a"),
     ],
 )
-def test_a_plan_can_be_forced(wish: PlanRequest, shown: str) -> None:
-    choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 1}, wish))
+def test_a_plan_can_be_forced(plan_request: PlanRequest, shown: str) -> None:
+    choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 1}, plan_request))
     assert (choice.rung, choice.shown) == ("forced", shown)
-    assert choice.adapts == (wish == plans.lazy_chain())
+    assert choice.adapts == (plan_request == plans.lazy_chain())
 
 
 @pytest.mark.parametrize("kind", ["lazy-chain", "zstream", "hybrid", "tree", "eager"])
 def test_a_kind_can_be_forced_without_statistics(kind: str) -> None:
-    assert choose_plan(facts_of(RISING, wish=plans.read_plan_request(kind))).plan.kind == kind
+    assert (
+        choose_plan(facts_of(RISING, plan_request=plans.read_plan_request(kind))).plan.kind == kind
+    )
 
 
 def test_each_alternative_of_an_or_has_its_own_plan() -> None:
@@ -171,7 +174,7 @@ def test_each_alternative_of_an_or_has_its_own_plan() -> None:
 
 def test_a_forced_order_leaves_out_what_a_branch_does_not_fill() -> None:
     pattern = seq(A, B.optional(), C).within("5 s")
-    choice = choose_plan(facts_of(pattern, wish=plans.join((("c", "b"), "a"))))
+    choice = choose_plan(facts_of(pattern, plan_request=plans.join((("c", "b"), "a"))))
     assert choice.plan.branches is not None
     assert {each.shape for each in choice.plan.branches} == {((2, 1), 0), (1, 0)}
 
@@ -304,7 +307,7 @@ def test_statistics_are_numbers_that_can_be(rates: Any, selectivities: Any, mess
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("plan_request", "message"),
     [
         (plans.chain("a", "b"), "the chain omits c"),
         (plans.chain("a", "b", "c", "a"), "the chain names 'a' twice"),
@@ -319,15 +322,15 @@ def test_statistics_are_numbers_that_can_be(rates: Any, selectivities: Any, mess
         (plans.hybrid(eager=["a", "b"], lazy=["b", "c"]), "the hybrid plan names 'b' twice"),
     ],
 )
-def test_a_plan_names_every_positive_variable_once(wish: PlanRequest, message: str) -> None:
+def test_a_plan_names_every_positive_variable_once(plan_request: PlanRequest, message: str) -> None:
     compiled = compiled_of(seq(A, no(event("y", "name = 'y'")), B, C).within("5 s"))
     with pytest.raises(PlanError, match=message) as caught:
-        check_plan_request(wish, compiled.variables, compiled.branches)
+        check_plan_request(plan_request, compiled.variables, compiled.branches)
     assert caught.value.hint is not None
     # What the hint says can be pasted.
     _, _, example = caught.value.hint.partition("for example ")
     pasted = eval(example, {"cep": cep})
-    assert pasted.kind == wish.kind
+    assert pasted.kind == plan_request.kind
     check_plan_request(pasted, compiled.variables, compiled.branches)
 
 
@@ -363,7 +366,7 @@ def test_a_plan_that_was_not_called_is_named_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "adaptation", "says"),
+    ("plan_request", "adaptation", "says"),
     [
         (plans.read_plan_request("auto"), adapt.off(), 'no: adapt="off"'),
         (
@@ -393,9 +396,9 @@ def test_a_plan_that_was_not_called_is_named_as_such() -> None:
     ],
 )
 def test_explain_says_whether_and_when_the_plan_changes(
-    wish: PlanRequest, adaptation: Adaptation, says: str
+    plan_request: PlanRequest, adaptation: Adaptation, says: str
 ) -> None:
-    choice = choose_plan(facts_of(RISING, {"a": 100, "b": 10, "c": 1}, wish=wish))
+    choice = choose_plan(facts_of(RISING, {"a": 100, "b": 10, "c": 1}, plan_request=plan_request))
     told = describe_costs(compiled_of(RISING), choice, adaptation)["adaptation"]
     assert told.startswith(says)
 

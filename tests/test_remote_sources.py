@@ -215,15 +215,15 @@ def test_auto_postpones_only_where_conditions_may_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "instead"), [("lazy", "cached"), ("post", "cached"), ("hybrid", "prefetch")]
+    ("plan_request", "instead"), [("lazy", "cached"), ("post", "cached"), ("hybrid", "prefetch")]
 )
 def test_what_would_postpone_does_without_where_rows_are_taken_at_once(
-    wish: Any, instead: str
+    plan_request: Any, instead: str
 ) -> None:
-    assert choose_strategy(wish, None, "any", "reuse").why == "as requested"
-    found = choose_strategy(wish, None, "strict", "reuse")
+    assert choose_strategy(plan_request, None, "any", "reuse").why == "as requested"
+    found = choose_strategy(plan_request, None, "strict", "reuse")
     assert found.strategy == instead
-    assert found.why == f"not {wish}: strict decides on each row at once"
+    assert found.why == f"not {plan_request}: strict decides on each row at once"
 
 
 def test_a_cache_that_was_asked_for_stays() -> None:

@@ -46,12 +46,13 @@ NEGLIGIBLE_S = 0.01
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """`wish`: the plan that the user requested. `estimates`: statistics of the data for each
+    """`plan_request`: the plan that the user requested. `estimates`: statistics of the data for
+    each
     `unit`; None if unknown. `source`: their origin in words. `notes`: further reasons."""
 
     variables: tuple[Variable, ...]
     strategy: Strategy
-    wish: PlanRequest
+    plan_request: PlanRequest
     branches: tuple[Branch, ...]
     conditions: tuple[Condition, ...] = ()
     estimates: Estimates | None = None
@@ -167,10 +168,12 @@ class _CandidatePlans:
         return PlanCandidate(plan, self.shown(plan), cost)
 
     def _hybrid(self) -> PlanCandidate:
-        wish, variables = self.facts.wish, self.facts.variables
+        plan_request, variables = self.facts.plan_request, self.facts.variables
         estimates = self.facts.estimates or Estimates({})
         groups = [
-            groups_of(wish, variables, model.branch) if wish.eager is not None else None
+            groups_of(plan_request, variables, model.branch)
+            if plan_request.eager is not None
+            else None
             for model in self.models
         ]
         plans = [
@@ -290,7 +293,7 @@ def _choose_runs(table: _CandidatePlans) -> PlanChoice | None:
         return None
     words = {"next": "skip till next match", "strict": "strict"}[table.facts.strategy]
     reason = f"under {words} a run takes rows as they arrive, in the order of the pattern"
-    if table.facts.wish.kind not in {"auto", "eager"}:
+    if table.facts.plan_request.kind not in {"auto", "eager"}:
         reason += "; plan= has no effect"
     eager = replace(table.candidate("eager"), cost=None)
     return table.choice_of(eager, "strategy", reason)
@@ -299,9 +302,9 @@ def _choose_runs(table: _CandidatePlans) -> PlanChoice | None:
 def _choose_named(table: _CandidatePlans) -> PlanChoice | None:
     """A requested plan that names its variables."""
     facts = table.facts
-    if facts.wish.eager is not None:
+    if facts.plan_request.eager is not None:
         return table.choice_of(table.candidate("hybrid"), "forced", "forced by plan=")
-    plan = build_named_plan(facts.wish, facts.variables, facts.branches)
+    plan = build_named_plan(facts.plan_request, facts.variables, facts.branches)
     if plan is None:
         return None
     return table.choice_of(table.fixed(plan), "forced", "forced by plan=")
@@ -317,7 +320,7 @@ def _choose_single(table: _CandidatePlans) -> PlanChoice | None:
 
 def _choose_kind(table: _CandidatePlans) -> PlanChoice | None:
     """A requested kind of plan, with its shape by cost."""
-    kind = table.facts.wish.kind
+    kind = table.facts.plan_request.kind
     if kind == "auto":
         return None
     reason = f"plan={kind!r}, {_describe_shape(table, kind)}"

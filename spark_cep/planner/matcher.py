@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MatcherFacts:
-    """`wish`: the matcher that the user requested."""
+    """`plan_request`: the matcher that the user requested."""
 
     program: RowProgram
-    wish: RowPlan = "auto"
+    plan_request: RowPlan = "auto"
     in_batch: bool = True
 
     @cached_property
@@ -97,15 +97,15 @@ def _join_point_names(facts: MatcherFacts) -> str:
 
 
 def _choose_forced(facts: MatcherFacts) -> MatcherChoice | None:
-    if facts.wish == "auto":
+    if facts.plan_request == "auto":
         return None
-    if facts.wish == "gaps" and isinstance(facts.gap_pattern, str):
+    if facts.plan_request == "gaps" and isinstance(facts.gap_pattern, str):
         raise PlanError(
             f'plan="gaps" cannot match this pattern: {facts.gap_pattern}',
             hint="remove plan=; gaps are repeated variables whose conditions do not depend on the "
             "match so far, between single variables: r z* b z* m",
         )
-    return MatcherChoice(facts.wish, "", "forced", "forced by plan=")
+    return MatcherChoice(facts.plan_request, "", "forced", "forced by plan=")
 
 
 def _choose_walk(facts: MatcherFacts) -> MatcherChoice | None:

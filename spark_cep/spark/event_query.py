@@ -161,7 +161,7 @@ def _check_request(request: MatchRequest, compiled: CompiledPattern) -> None:
     options = request.options
     if options.statistics is not None:
         check_statistics(options.statistics, compiled.variables)
-    check_plan_request(options.wish, compiled.variables, compiled.branches)
+    check_plan_request(options.plan_request, compiled.variables, compiled.branches)
     if options.shed is not None:
         check_can_shed(compiled)
 
@@ -261,7 +261,7 @@ class EventQuery:
     def _choice(self) -> PlanChoice:
         options, compiled, sample = self.request.options, self.compiled, self._sample
         facts = PlanFacts(
-            compiled.variables, compiled.strategy, options.wish, compiled.branches,
+            compiled.variables, compiled.strategy, options.plan_request, compiled.branches,
             compiled.conditions, in_batch=not self.source.is_streaming,
         )  # fmt: skip
         if isinstance(sample, Sample):
@@ -282,7 +282,7 @@ class EventQuery:
         """Taken only if something depends on it: the plan is open and the user gave no rates."""
         options, compiled = self.request.options, self.compiled
         has_rates = options.statistics is not None and options.statistics.rates
-        if has_rates or not options.wish.is_open or compiled.strategy != "any":
+        if has_rates or not options.plan_request.is_open or compiled.strategy != "any":
             return NoSample()
         if self.source.is_streaming:
             return NoSample("no sample of a stream: each bucket plans from what it has seen")
@@ -361,7 +361,7 @@ class EventQuery:
         options = self.request.options
         if not choice.adapts:
             return Adaptation()
-        is_auto = options.wish.kind == "auto" and options.adaptation.kind != "off"
+        is_auto = options.plan_request.kind == "auto" and options.adaptation.kind != "off"
         to_hybrid = is_auto and self.source.is_streaming
         return replace(options.adaptation, to_tree=is_auto, to_hybrid=to_hybrid)
 
