@@ -85,7 +85,7 @@ def needed_columns(program: Program) -> tuple[int, ...]:
     return tuple(sorted({program.mask, *program.keys, *orders, *read}))
 
 
-def _summarize(program: Program, table: pa.Table) -> Sample:
+def summarize_sample(program: Program, table: pa.Table) -> Sample:
     whole = drop_null_times(program, with_all_columns(program, table))
     # Arithmetic errors in a sample affect only the speed of the query.
     with np.errstate(all="ignore"):

@@ -17,7 +17,7 @@ from spark_cep.errors import PatternError
 from spark_cep.expressions.byte_sizes import byte_size
 from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.planner.layout import InputSize
-from spark_cep.planner.statistics import NoSample, Sample, _summarize
+from spark_cep.planner.statistics import NoSample, Sample, summarize_sample
 from spark_cep.spark.typing import type_of
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def take_sample(
         if not is_spark_error(problem):
             raise
         return NoSample(f"no sample, for Spark failed on it ({type(problem).__name__})")
-    sample = _summarize(program, table)
+    sample = summarize_sample(program, table)
     if key is not None:
         kept[key] = sample
     return sample

@@ -73,4 +73,4 @@ def test_remote_data_is_looked_up_through_connect() -> None:
     assert out["local"] == [[1, 2], [1, 4], [2, 4]]
     assert out["before"] == [[1, 2], [2, 3]]
     assert "value_type of the remote 'l', 'dubble'" in out["type"]
-    assert "its column o is STRING" in out["key"]
+    assert "its key column o is STRING" in out["key"]
