@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 SymbolValue = bool | int | float | Decimal | str | date
-Symbol = SymbolValue | timedelta | UserFunction | list[SymbolValue] | None
 _VALUES = (bool, int, float, Decimal, str, date)
 _SETS = (list, tuple, set, frozenset)
 _KINDS = (
