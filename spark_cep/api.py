@@ -107,7 +107,8 @@ def explain(df: DataFrame, mode: Literal["text", "json", "html", "analyze"] = "t
     show = _MODES.get(mode)
     if show is None:
         raise PlanError(
-            f"{mode!r} is no mode of explain", hint='use mode="text", "json", "html" or "analyze"'
+            f"{mode!r} is not a mode of explain",
+            hint='use mode="text", "json", "html" or "analyze"',
         )
     sys.stdout.write(show(df) + "\n")
 

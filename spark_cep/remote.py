@@ -588,7 +588,7 @@ def _find_column(df: Any, name: str) -> str:
 
 
 def check_function(name: str, fn: object) -> None:
-    """Refuses what is no function, and a function that cannot be sent to the workers: it would
+    """Refuses anything but a function, and a function that cannot be sent to the workers: it would
     fail in the first action, with a message about pickling that names no variable."""
     if not callable(fn):
         raise PatternError(

@@ -91,7 +91,7 @@ def row_pattern(
     """A pattern of adjacent rows, as in SQL's MATCH_RECOGNIZE.
 
     Args:
-        pattern: What stands between the brackets of PATTERN: "strt down+ up+".
+        pattern: The text between the brackets of PATTERN: "strt down+ up+".
         define: The condition of each variable, as Spark SQL or as a Column over its own row. A
             variable without a condition matches every row.
         subset: Names for several variables together: `{"u": ["down", "up"]}`.

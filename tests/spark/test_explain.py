@@ -191,5 +191,5 @@ def test_the_runner_up_in_sparks_plan_is_another_plan(
 
 
 def test_a_mode_that_there_is_not_is_refused(matches: DataFrame) -> None:
-    with pytest.raises(cep.PlanError, match="'loud' is no mode of explain"):
+    with pytest.raises(cep.PlanError, match="'loud' is not a mode of explain"):
         cep.explain(matches, mode="loud")
