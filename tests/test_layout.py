@@ -7,42 +7,73 @@ from dataclasses import replace
 import pytest
 
 from spark_cep.errors import PlanError
-from spark_cep.planner.layout import InputSize, LayoutFacts, Slicing, choose_layout, choose_slicing
-from spark_cep.planner.statistics import Sample
+from spark_cep.planner.layout import (
+    HOT_KEY_BYTES,
+    InputSize,
+    LayoutFacts,
+    Slicing,
+    choose_layout,
+    choose_slicing,
+)
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Branch, Negation, Slot, Window
 
 SLICING = Slicing(Type("int"), 10.0, back=False)
-LARGE = InputSize(bytes=1 << 30, rows=None, cores=4, shuffle_partitions=200)
-KEYED = LayoutFacts(LARGE, None, has_keys=True, slicing=SLICING)
+LARGE = InputSize(bytes=1 << 30, rows=None, cores=4, shuffle_partitions=200, row_bytes=32)
+FIXED = replace(LARGE, is_adaptive=False)
+KEYED = LayoutFacts(LARGE, has_keys=True, slicing=SLICING)
 
 
-def sample(largest_key: int, *, complete: bool = False) -> Sample:
-    return Sample(20_000, complete, largest_key, None)
+def test_adaptive_execution_sets_the_number_of_buckets() -> None:
+    found = choose_layout(KEYED)
+    assert found.buckets is None
+    assert "adaptive execution" in found.buckets_reason
 
 
-def test_a_large_input_gets_buckets_of_the_target_size() -> None:
-    assert choose_layout(KEYED).buckets == 171
+def test_without_adaptive_execution_there_are_some_buckets_a_core() -> None:
+    assert choose_layout(replace(KEYED, size=FIXED)).buckets == 64
+    small = replace(FIXED, bytes=1 << 20)
+    assert choose_layout(replace(KEYED, size=small)).buckets == 8
 
 
 def test_a_small_input_gets_one_bucket_and_no_slices() -> None:
     tiny = replace(LARGE, rows=100)
-    assert choose_layout(replace(KEYED, size=tiny, has_keys=False)).buckets == 1
-    assert choose_layout(replace(KEYED, size=tiny, has_keys=False)).slicing is None
+    assert choose_layout(replace(KEYED, size=tiny)).buckets == 1
+    without_keys = choose_layout(replace(KEYED, size=tiny, has_keys=False))
+    assert (without_keys.buckets, without_keys.slicing) == (1, None)
 
 
-def test_an_input_without_keys_is_sliced() -> None:
-    assert choose_layout(replace(KEYED, has_keys=False)).slicing is SLICING
+def test_an_input_without_keys_is_sliced_into_a_known_number_of_buckets() -> None:
+    found = choose_layout(replace(KEYED, has_keys=False))
+    assert found.slicing is SLICING
+    assert found.buckets == 64
 
 
 def test_a_partition_that_cannot_be_sliced_is_one_bucket() -> None:
     assert choose_layout(replace(KEYED, has_keys=False, slicing=None)).buckets == 1
 
 
-def test_keys_are_sliced_only_if_one_is_hot() -> None:
-    assert choose_layout(KEYED).slicing is None
-    assert choose_layout(replace(KEYED, sample=sample(2_000))).slicing is None
-    assert choose_layout(replace(KEYED, sample=sample(3_000))).slicing is SLICING
+def test_hot_keys_are_those_with_more_bytes_than_a_task_should_have() -> None:
+    found = choose_layout(KEYED)
+    assert found.slicing is None
+    assert found.hot_keys is not None
+    assert found.hot_keys.rows * LARGE.row_bytes == HOT_KEY_BYTES
+    assert found.hot_keys.slicing is SLICING
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"size": replace(LARGE, bytes=1 << 20)},  # no key can be that large
+        {"size": FIXED},
+        {"slicing": None},
+        {"forced_slices": "off"},
+        {"forced_slices": "on"},
+        {"forced_buckets": "7"},
+    ],
+)
+def test_hot_keys_are_looked_for_only_where_it_helps(change: dict[str, object]) -> None:
+    assert choose_layout(replace(KEYED, **change)).hot_keys is None  # type: ignore[arg-type]
 
 
 def test_settings_overrule_what_is_known() -> None:

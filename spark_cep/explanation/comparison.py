@@ -241,11 +241,11 @@ def comparison_lines(analysis: Analysis) -> Iterator[str]:
 
 
 def _run_text(analysis: Analysis) -> str:
-    count = analysis.facts["buckets"]["count"]
-    where = f"{count} bucket{'s' * (count != 1)}"
+    count = analysis.counts.get("buckets", 0)
+    where = f" over {count} bucket{'s' * (count != 1)}" if count else ""
     if analysis.seconds is None:
-        return f"earlier, over {where}; the counts are those of that run"
-    return f"in {numbers.format_duration(analysis.seconds * 1e6)} over {where}"
+        return f"earlier{where}; the counts are those of that run"
+    return f"in {numbers.format_duration(analysis.seconds * 1e6)}{where}"
 
 
 def _engine_text(counts: CountMap) -> str:

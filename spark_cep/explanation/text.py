@@ -85,8 +85,8 @@ def _before_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield from _label_rows("computes", before["computed"])
     yield "ships", ", ".join(before["shipped"])
     yield "drops", before["drops"]
-    count = facts["buckets"]["count"]
-    yield "buckets", f"{count}: {facts['buckets']['reason']}"
+    count, reason = facts["buckets"]["count"], facts["buckets"]["reason"]
+    yield "buckets", reason if count is None else f"{count}: {reason}"
     yield "slices", facts["slices"]
 
 

@@ -1,8 +1,10 @@
 """The layout of the rows: the number of buckets, and whether time is cut into slices.
 
-One bucket is one Spark partition and one call of the engine: with too many, calls cost more than
-matching; with too few, cores are idle or a worker runs out of memory. The layout does not change
-the answer, so both can be set: `spark.cep.buckets` is a number, `spark.cep.slices` "on" or "off".
+One bucket is one Spark task. Where adaptive execution is on, Spark makes the buckets: it knows the
+size of what was shuffled, and the driver has only estimates, which behind a join can be wrong by
+any factor. A worker bounds its memory by itself, whatever the size of its bucket. The layout does
+not change the answer, so it can be set: `spark.cep.buckets` is a number, `spark.cep.slices` "on" or
+"off".
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from spark_cep.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spark_cep.planner.statistics import Sample
     from spark_cep.udfs.expressions import Type, TypeKind
     from spark_cep.udfs.program import Branch, Consumption, Strategy, Window
 
@@ -24,34 +25,52 @@ if TYPE_CHECKING:
 BUCKETS_CONF = "spark.cep.buckets"
 SLICES_CONF = "spark.cep.slices"
 
-# Estimated bytes of a bucket. For Parquet the estimate is the size of the compressed files: in a
-# test 11 bytes for a row of 35 bytes in memory, of which a worker needs several times more while it
-# sorts and matches: 511 MB for buckets of 1.4 M rows, 276 MB for 0.5 M rows.
+# Bytes of files for a bucket, where Spark does not set the number. In a test 11 bytes of Parquet
+# were a row of 35 bytes in memory.
 TARGET_BYTES = 6 << 20
 BUCKETS_PER_CORE = 2
-MAX_BUCKETS = 20_000
+MAX_BUCKETS_PER_CORE = 16
 # Fewer rows than this are matched faster in one bucket than in two.
 TINY_ROWS = 5_000
+# A key with more bytes than this, which is what Spark calls a large partition
+# (spark.sql.adaptive.advisoryPartitionSizeInBytes), is cut into time slices.
+HOT_KEY_BYTES = 64 << 20
+# Files smaller than this hold no such key.
+LARGE_INPUT_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class InputSize:
-    """The size of the input; `rows` is known only if the sample has all of them."""
+    """The size of the input. `bytes`: of the tables and files that it reads, not of what their
+    joins may produce; None: unknown. `rows`: known only if the sample has all of them. `row_bytes`:
+    of a shipped row. `is_adaptive`: Spark makes tasks by the sizes of a shuffle."""
 
     bytes: int | None
     rows: int | None
     cores: int
     shuffle_partitions: int
+    is_adaptive: bool = True
+    row_bytes: int = 8
+
+
+@dataclass(frozen=True)
+class HotKeys:
+    """Keys with more than `rows` rows are cut into time slices."""
+
+    rows: int
+    slicing: Slicing
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`slicing` None: no time slices. The reasons are shown by explain."""
+    """`buckets` None: adaptive execution sets their number. `slicing` None: no time slices, but
+    for `hot_keys`. The reasons are shown by explain."""
 
-    buckets: int
+    buckets: int | None
     buckets_reason: str
     slicing: Slicing | None
     slices_reason: str
+    hot_keys: HotKeys | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +78,6 @@ class LayoutFacts:
     """What a layout depends on. `slicing` None: slices could change the answer of this pattern."""
 
     size: InputSize
-    sample: Sample | None
     has_keys: bool
     slicing: Slicing | None
     forced_buckets: str = ""
@@ -68,17 +86,32 @@ class LayoutFacts:
 
 def choose_layout(facts: LayoutFacts) -> Layout:
     """Chooses buckets and slices; raises PlanError for invalid settings."""
-    slicing, slices_reason = _choose_slices(facts)
-    if facts.forced_buckets:
-        buckets, reason = parse_bucket_count(facts.forced_buckets), f"set by {BUCKETS_CONF}"
-    elif not facts.has_keys and slicing is None:
-        buckets, reason = 1, "one partition is one bucket"
-    else:
+    buckets, reason = _choose_buckets(facts)
+    slicing, slices_reason = _choose_slices(facts, buckets)
+    if slicing is None and not facts.has_keys and not facts.forced_buckets:
+        return Layout(1, "one partition is one bucket", None, slices_reason)
+    if slicing is not None and buckets is None:
+        # Few slices, spread by a hash, would be spread unevenly.
         buckets, reason = bucket_count(facts.size), _explain_size(facts.size)
-    return Layout(buckets, reason, slicing, slices_reason)
+    hot_keys = None
+    if slicing is None and _may_have_hot_keys(facts, buckets):
+        assert facts.slicing is not None
+        rows = HOT_KEY_BYTES // facts.size.row_bytes
+        hot_keys = HotKeys(rows, facts.slicing)
+        slices_reason = f"for keys with more than {rows:,} rows, {WINDOWS_PER_SLICE} windows long"
+    return Layout(buckets, reason, slicing, slices_reason, hot_keys)
 
 
-def _choose_slices(facts: LayoutFacts) -> tuple[Slicing | None, str]:
+def _choose_buckets(facts: LayoutFacts) -> tuple[int | None, str]:
+    size = facts.size
+    if facts.forced_buckets:
+        return parse_bucket_count(facts.forced_buckets), f"set by {BUCKETS_CONF}"
+    if size.is_adaptive and not (size.rows is not None and size.rows < TINY_ROWS):
+        return None, "adaptive execution makes them by the size of the shuffled rows"
+    return bucket_count(size), _explain_size(size)
+
+
+def _choose_slices(facts: LayoutFacts, buckets: int | None) -> tuple[Slicing | None, str]:
     if facts.slicing is None:
         return None, "none: they require skip-till-any-match with reuse and a time window"
     if facts.forced_slices:
@@ -88,17 +121,19 @@ def _choose_slices(facts: LayoutFacts) -> tuple[Slicing | None, str]:
             if is_on
             else (None, f"none: set by {SLICES_CONF}")
         )
-    if bucket_count(facts.size) == 1:
+    if facts.has_keys:
+        return None, "none: no key can be large"
+    if buckets == 1 and not facts.forced_buckets:
         return None, "none: the input is small"
-    hot = facts.sample is not None and facts.sample.has_hot_key(facts.size.cores)
-    if facts.has_keys and not hot:
-        return None, "none: no hot key was found"
-    why = (
-        "one key has too large a share of the rows"
-        if facts.has_keys
-        else "one partition for all cores"
-    )
-    return facts.slicing, f"{WINDOWS_PER_SLICE} windows long: {why}"
+    return facts.slicing, f"{WINDOWS_PER_SLICE} windows long: one partition for all cores"
+
+
+def _may_have_hot_keys(facts: LayoutFacts, buckets: int | None) -> bool:
+    """Whether to look for keys that are too large for one task. Only adaptive execution leaves out
+    the steps for such keys where it finds that there are none."""
+    if not facts.has_keys or facts.slicing is None or facts.forced_slices or buckets is not None:
+        return False
+    return facts.size.bytes is None or facts.size.bytes >= LARGE_INPUT_BYTES
 
 
 def _parse_switch(text: str) -> bool:
@@ -121,33 +156,35 @@ def _explain_size(size: InputSize) -> str:
     cores = f"{size.cores} core{'s' * (size.cores != 1)}"
     mebibytes = size.bytes / (1 << 20)
     least = 0.1
-    amount = f"about {mebibytes:,.1f}" if mebibytes >= least else f"less than {least}"
-    return f"{amount} MiB for {cores}"
+    amount = f"{mebibytes:,.1f}" if mebibytes >= least else f"less than {least}"
+    return f"{amount} MiB to read, {cores}"
 
 
 # ---- buckets -------------------------------------------------------------------------------------
 
 
 def bucket_count(size: InputSize) -> int:
-    """The number of buckets.
+    """The number of buckets where Spark does not set it: some for each core, more where there is
+    more to read.
 
-    >>> bucket_count(InputSize(bytes=10 << 30, rows=None, cores=4, shuffle_partitions=200))
-    1707
+    >>> bucket_count(InputSize(bytes=200 << 20, rows=None, cores=4, shuffle_partitions=200))
+    34
+    >>> bucket_count(InputSize(bytes=10 << 40, rows=None, cores=4, shuffle_partitions=50))
+    64
     >>> bucket_count(InputSize(bytes=1 << 20, rows=None, cores=4, shuffle_partitions=200))
     8
     >>> bucket_count(InputSize(bytes=None, rows=None, cores=4, shuffle_partitions=200))
-    200
+    64
     >>> bucket_count(InputSize(bytes=None, rows=12, cores=4, shuffle_partitions=200))
     1
     """
     if size.rows is not None and size.rows < TINY_ROWS:
         return 1
-    enough = BUCKETS_PER_CORE * size.cores
+    enough, most = BUCKETS_PER_CORE * size.cores, MAX_BUCKETS_PER_CORE * size.cores
     if size.rows is not None:
         return enough
-    if size.bytes is None:
-        return max(enough, min(size.shuffle_partitions, MAX_BUCKETS))
-    return max(enough, min(-(-size.bytes // TARGET_BYTES), MAX_BUCKETS))
+    wanted = size.shuffle_partitions if size.bytes is None else -(-size.bytes // TARGET_BYTES)
+    return max(enough, min(wanted, most))
 
 
 # ---- time slices ---------------------------------------------------------------------------------

@@ -23,12 +23,14 @@ from spark_cep.spark.metrics import (
     observe_lookups,
     observe_shed,
 )
-from spark_cep.spark.prepare import distribute_rows
+from spark_cep.spark.prepare import distribute_rows, split_hot_keys
 from spark_cep.spark.projection import MatchFrame
 from spark_cep.spark.query import RowObservers
+from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
     from spark_cep.spark.query import Query
+    from spark_cep.udfs.row_program import RowProgram
 
 
 def run_batch(query: Query) -> DataFrame:
@@ -38,12 +40,22 @@ def run_batch(query: Query) -> DataFrame:
     layout = query.layout(shipped.df)
     program = query.program(layout.slicing)
     schema = query.worker_schema(shipped.df.schema)
-    function = bucket_entry(
-        worker_program(program),
-        query.output,
-        to_arrow_schema(schema, timezone="UTC"),
-        query.title(layout, number),
-    )
+    title = query.title(layout, number)
+    answer_schema = to_arrow_schema(schema, timezone="UTC")
+
+    def match(df: DataFrame, program: Program | RowProgram, part: int = 0) -> DataFrame:
+        function = bucket_entry(worker_program(program), query.output, answer_schema, title, part)
+        return df.mapInArrow(function, schema)
+
+    def match_all(rows: DataFrame) -> DataFrame:
+        df = distribute_rows(rows, program, layout)
+        if layout.hot_keys is None:
+            return match(df, program)
+        sliced = query.program(layout.hot_keys.slicing)
+        assert isinstance(program, Program)
+        assert isinstance(sliced, Program)
+        rest, hot = split_hot_keys(df, program, sliced, layout.hot_keys)
+        return match(rest, program).union(match(hot, sliced, part=1))
 
     def answer() -> tuple[DataFrame, AnswerObservations]:
         # An observation keeps what it got first, so whoever measures again needs new ones.
@@ -56,9 +68,8 @@ def run_batch(query: Query) -> DataFrame:
         if observations.before is not None or observations.shed is not None:
             # The sample was taken from `shipped`; what is observed is the query's rows only.
             rows = query.rows(_observers(observations))
-        df = distribute_rows(rows.df, program, layout.buckets, layout.slicing)
         counted = partial(observe_answer, observation=observations.answer)
-        matches = MatchFrame(df.mapInArrow(function, schema), counted, query.remotes)
+        matches = MatchFrame(match_all(rows.df), counted, query.remotes)
         return query.project(matches, shipped.raw), observations
 
     matches, observations = answer()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 WorkerFunction = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
+# The matches of two functions are numbered apart; a stage has fewer partitions than this.
+_PART_SHIFT = 28
+
 # Spark sets these properties of the tasks of a streaming query.
 _QUERY_PROPERTY, _TRIGGER_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
 
@@ -45,21 +48,24 @@ def bucket_entry(
     output: EventOutput | RowOutput,
     schema: pa.Schema,
     title: str,
+    part: int = 0,
 ) -> WorkerFunction:
-    """Matches the rows of one bucket. `schema`: of the answer; an empty bucket has no batch to
-    take types from, and still reports its metrics. `title`: what Spark shows in its plans and its
-    UI."""
+    """Matches the rows of one bucket. `schema`: of the answer. `title`: what Spark shows in its
+    plans and its UI. `part`: tells functions of one answer apart.
+
+    A bucket reports that it begins and that it has ended, so that the driver can tell an action
+    that read the whole answer from one that stopped early."""
 
     def match_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from spark_cep.udfs.execution.engine import metrics_row  # noqa: PLC0415
         from spark_cep.udfs.execution.worker import run  # noqa: PLC0415
 
-        is_empty = True
-        for batch in run(program, output, batches, _bucket_number(), task_scope().name):
-            is_empty = False
-            yield batch
-        if is_empty:
-            yield metrics_row(schema, {})
+        stage, partition = _stage_and_partition()
+        task = [stage, part, partition]
+        yield metrics_row(schema, {"begun": task})
+        bucket = partition + (part << _PART_SHIFT)
+        yield from run(program, output, batches, bucket, task_scope().name)
+        yield metrics_row(schema, {"ended": task})
 
     match_bucket.__name__ = match_bucket.__qualname__ = title
     return match_bucket
@@ -103,9 +109,9 @@ def task_scope() -> TaskScope:
     return TaskScope(f"query {query}", context.getLocalProperty(_TRIGGER_PROPERTY))
 
 
-def _bucket_number() -> int:
+def _stage_and_partition() -> tuple[int, int]:
     """Each bucket is one Spark partition."""
     from pyspark import TaskContext  # noqa: PLC0415
 
     context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
+    return (0, 0) if context is None else (context.stageId(), context.partitionId())

@@ -324,7 +324,6 @@ class EventQuery:
         return choose_layout(
             LayoutFacts(
                 size=estimate_size(shipped, rows),
-                sample=known,
                 has_keys=bool(self.query.keys),
                 slicing=slicing,
                 forced_buckets=self.source.setting(BUCKETS_CONF),

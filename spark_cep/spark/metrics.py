@@ -28,7 +28,7 @@ from spark_cep.udfs.output import STREAM_METRICS
 from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -62,7 +62,7 @@ class AnswerRecord:
     number: int
     plan: MatchPlan
     observation: AnswerObservations | None
-    buckets: int
+    buckets: int | None
     rerun: Callable[[], tuple[DataFrame, AnswerObservations]] | None = None
     recall: Callable[[], tuple[int, int] | None] | None = None
 
@@ -206,7 +206,7 @@ def observation_of(record: AnswerRecord) -> AnswerObservations:
 
 
 def read_observations(
-    observation: AnswerObservations, buckets: int, wait_seconds: float = 0.0
+    observation: AnswerObservations, buckets: int | None, wait_seconds: float = 0.0
 ) -> dict[str, Any] | None:
     """The merged counts of an observation; None if no action has finished after `wait_seconds`."""
     rows = [_observed_row(each, wait_seconds) for each in observation]
@@ -214,7 +214,32 @@ def read_observations(
         return None
     texts = [row.get("buckets") or [] for row in rows]
     every = (text for each in texts for text in each)
-    return {**merge_counts(map(parse_counts, every)), "complete": len(texts[0]) == buckets}
+    reports = [parse_counts(text) for text in texts[0]]
+    return {
+        **merge_counts(map(parse_counts, every)),
+        "buckets": sum("ended" in each for each in reports),
+        "complete": has_read_all(reports, buckets),
+    }
+
+
+def has_read_all(counts: Sequence[CountMap], buckets: int | None) -> bool:
+    """Whether an action read the answer of every bucket to its end. `buckets`: how many there are;
+    None: Spark decided it.
+
+    An action that stops early leaves out buckets, or ends them before their last row. Only `take`
+    and actions like it leave some out, and these run one job after another; so if all buckets
+    belong to one stage, and each that began has ended, there are no others.
+
+    >>> has_read_all([{"begun": [7, 0, 0]}, {"ended": [7, 0, 0]}], None)
+    True
+    >>> has_read_all([{"begun": [7, 0, 0]}, {"begun": [7, 0, 1]}, {"ended": [7, 0, 0]}], None)
+    False
+    """
+    begun = {tuple(each["begun"]) for each in counts if "begun" in each}
+    ended = {tuple(each["ended"]) for each in counts if "ended" in each}
+    if buckets is not None:
+        return len(ended) == buckets
+    return begun == ended and len({stage for stage, _, _ in ended}) == 1
 
 
 def _observed_row(observation: Observation, wait_seconds: float) -> Mapping[str, Any]:

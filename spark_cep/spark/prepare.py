@@ -2,9 +2,11 @@
 
     input -> + candidate mask -> filter -> c0, c1, ... -> [copies into time slices] -> buckets
 
-All of it is Spark's own work in the JVM. The bucket is an expression in the exchange, not a
-column, so it is not shipped; `repartitionById` puts bucket n into partition n, which no adaptive
-execution merges. Python then gets whole buckets and cuts them by key itself: no JVM sort.
+All of it is Spark's own work in the JVM. What rows are distributed by is an expression in the
+exchange, not a column, so it is not shipped. Python gets whole buckets and cuts them by key itself:
+no JVM sort. Where the number of buckets is left to Spark, the exchange is one by a hash of the
+keys, whose partitions adaptive execution merges; a number goes to `repartitionById`, which puts
+bucket n into partition n.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from spark_cep.events.compiled import CompiledPattern
     from spark_cep.expressions.shipment import Shipment, ShippedColumn
-    from spark_cep.planner.layout import Slicing
+    from spark_cep.planner.layout import HotKeys, Layout, Slicing
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.row_program import RowProgram
 
@@ -125,19 +127,30 @@ def shipped_column(each: ShippedColumn) -> Column:
     return F.when(F.col(MASK).bitwiseAND(F.lit(bits).cast("bigint")) != F.lit(0), column)
 
 
-def distribute_rows(
-    df: DataFrame, program: Program | RowProgram, buckets: int, slicing: Slicing | None
-) -> DataFrame:
-    """Bucket n in partition n. `slicing`: how time is cut, where `program` is for time slices."""
-    if slicing is None:
-        return _repartition(df, bucket_column(program.keys, None, buckets), buckets)
-    assert isinstance(program, Program)
-    *keys, slice_ = program.keys
-    sliced = _copy_into_slices(df, program, slicing)
-    return _repartition(sliced, bucket_column(keys, slice_, buckets), buckets)
+# ---- distribution --------------------------------------------------------------------------------
+
+# The hash has a salt, so that its distribution is never the one that the input has already. Spark
+# removes a repartition by what the input is partitioned by, and may then read the input in other
+# partitions (by local shuffle reads or unbucketed scans), for it does not know that the workers
+# need the keys together.
+_SALT = "spark-cep"
 
 
-def _copy_into_slices(df: DataFrame, program: Program, slicing: Slicing) -> DataFrame:
+def distribute_rows(df: DataFrame, program: Program | RowProgram, layout: Layout) -> DataFrame:
+    """All rows of a key, or of a slice of it, in one partition. `program`: for time slices if the
+    layout has them."""
+    if layout.slicing is not None:
+        assert isinstance(program, Program)
+        df = copy_into_slices(df, program, layout.slicing)
+        *keys, slice_ = program.keys
+        assert layout.buckets is not None
+        return _repartition(df, bucket_column(keys, slice_, layout.buckets), layout.buckets)
+    if layout.buckets is None:
+        return df.repartition(_key_hash(program.keys))
+    return _repartition(df, bucket_column(program.keys, None, layout.buckets), layout.buckets)
+
+
+def copy_into_slices(df: DataFrame, program: Program, slicing: Slicing) -> DataFrame:
     """Rows copied into the slices that need them, with the slice and whether it is their own."""
     time, slice_, home = (
         f"c{place}" for place in (program.orders[0].column, program.keys[-1], program.home)
@@ -146,7 +159,34 @@ def _copy_into_slices(df: DataFrame, program: Program, slicing: Slicing) -> Data
     return copies.select("*", F.expr(f"{slice_} <=> ({slicing.home(time)})").alias(home))
 
 
+def split_hot_keys(
+    distributed: DataFrame, program: Program, sliced: Program, hot_keys: HotKeys
+) -> tuple[DataFrame, DataFrame]:
+    """The rows of all keys but the hot ones, and those of the hot ones in time slices.
+
+    `distributed` is computed once, as both read its shuffle. So does the search for hot keys: it
+    counts the rows of each hash of keys. Where it finds none, adaptive execution removes the second
+    part, and the join of the first. The found hashes are shuffled, because the wait for a broadcast
+    is limited in time.
+    """
+    key_hash, names = _key_hash(program.keys), distributed.columns
+    # It reads every column, or Spark would shuffle the keys once more without the other columns.
+    one = F.when(key_hash == 0, F.pmod(F.hash(*names), F.lit(2)) + 1).otherwise(1)
+    counts = distributed.groupBy(key_hash.alias("hot")).agg(F.sum(one).alias("rows"))
+    hot = counts.filter(F.col("rows") > hot_keys.rows).select("hot").repartition(1)
+    joined = distributed.join(hot, key_hash == F.col("hot"), "left")
+    rest = joined.filter(F.col("hot").isNull()).select(*names)
+    found = distributed.join(hot, key_hash == F.col("hot")).select(*names)
+    copies = copy_into_slices(found, sliced, hot_keys.slicing)
+    return rest, copies.repartition(_key_hash(sliced.keys))
+
+
+def _key_hash(keys: Sequence[int]) -> Column:
+    return F.xxhash64(*[F.col(f"c{key}") for key in keys], F.lit(_SALT))
+
+
 def _repartition(df: DataFrame, bucket: Column, buckets: int) -> DataFrame:
+    """Bucket n in partition n."""
     if hasattr(df, "repartitionById"):
         return df.repartitionById(buckets, bucket.cast("int"))
     return df.repartition(buckets, bucket)

@@ -259,7 +259,6 @@ class RowQuery:
         return choose_layout(
             LayoutFacts(
                 size=estimate_size(shipped, None),
-                sample=None,
                 has_keys=bool(self.query.keys),
                 slicing=None,
                 forced_buckets=self.source.setting(BUCKETS_CONF),

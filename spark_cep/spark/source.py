@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from spark_cep.udfs.program import Program
 
@@ -82,11 +83,31 @@ _UNKNOWN_BYTES = 1 << 60
 
 
 def estimate_size(prepared: DataFrame, rows: int | None) -> InputSize:
-    """Spark's estimate for the rows that will be shipped."""
+    """What is known of the rows that will be shipped, without reading any."""
     session = prepared.sparkSession
+    conf = session.conf
+    partitions = int(conf.get("spark.sql.shuffle.partitions") or 200)
+    is_adaptive = is_setting_on(prepared, "spark.sql.adaptive.enabled", "true") and is_setting_on(
+        prepared, "spark.sql.adaptive.coalescePartitions.enabled", "true"
+    )
     bytes_ = None if rows is not None else _try_estimate_bytes(prepared)
-    partitions = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
-    return InputSize(bytes_, rows, count_cores(session), partitions)
+    row_bytes = sum(_value_bytes(field.dataType) for field in prepared.schema)
+    return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, max(1, row_bytes))
+
+
+_FIXED_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4}
+_TEXT_BYTES = 20  # as Spark estimates it
+_NESTED_BYTES = 100
+
+
+def _value_bytes(data_type: DataType) -> int:
+    """The bytes of a value, roughly."""
+    name = data_type.typeName()
+    if name in {"string", "binary"}:
+        return _TEXT_BYTES
+    if name in {"array", "map", "struct", "variant"}:
+        return _NESTED_BYTES
+    return _FIXED_BYTES.get(name, 8)
 
 
 def count_cores(session: SparkSession) -> int:
@@ -119,17 +140,31 @@ def _analyzed_plan_text(df: Any) -> str:
     return str(df._plan.to_proto(df.sparkSession.client))
 
 
-def parse_bytes(plan: str) -> int | None:
-    """The estimate of the topmost operator in the text of `explain("cost")`.
+def parse_leaf_bytes(plan: str) -> int | None:
+    """The estimates of all leaves in the text of `explain("cost")`, added up. Those of joins above
+    them are products, and no measure of anything.
 
-    >>> parse_bytes("Filter (x), Statistics(sizeInBytes=7.8 KiB)")
-    7987
-    >>> parse_bytes("LogicalRDD, Statistics(sizeInBytes=8.0 EiB)") is None
+    >>> join = "Join Inner, Statistics(sizeInBytes=8.0 TiB)"
+    >>> left = ":- Filter (x), Statistics(sizeInBytes=7.8 KiB)"
+    >>> leaf = ":  +- Relation [x] parquet, Statistics(sizeInBytes=3.0 KiB)"
+    >>> right = "+- Relation [y] parquet, Statistics(sizeInBytes=1.0 KiB)"
+    >>> parse_leaf_bytes("\\n".join([join, left, leaf, right]))
+    4096
+    >>> parse_leaf_bytes("LogicalRDD, Statistics(sizeInBytes=8.0 EiB)") is None
     True
     """
-    found = re.search(r"sizeInBytes=([^,)]+)", plan)
-    size = None if found is None else byte_size(found[1])
-    return None if size is None or size >= _UNKNOWN_BYTES else size
+    sizes = []
+    lines = [line for line in plan.splitlines() if "Statistics(sizeInBytes=" in line]
+    depths = [len(re.match(r"[\s:+-]*", line)[0]) for line in lines]  # type: ignore[index]
+    for place, line in enumerate(lines):
+        is_leaf = place + 1 == len(lines) or depths[place + 1] <= depths[place]
+        if is_leaf:
+            found = re.search(r"sizeInBytes=([^,)]+)", line)
+            size = None if found is None else byte_size(found[1])
+            if size is None or size >= _UNKNOWN_BYTES:
+                return None
+            sizes.append(size)
+    return sum(sizes) if sizes else None
 
 
 def _try_estimate_bytes(df: DataFrame) -> int | None:
@@ -151,11 +186,12 @@ def is_spark_error(problem: Exception) -> bool:
 
 
 def _estimate_bytes(df: DataFrame) -> int | None:
-    if hasattr(df, "_jdf"):
-        stats = df._jdf.queryExecution().optimizedPlan().stats()
-        size = int(str(stats.sizeInBytes()))  # a Python int if it is small, else Scala's BigInt
-        return None if size >= _UNKNOWN_BYTES else size
-    return parse_bytes(plan_text(df, "cost"))
+    if not hasattr(df, "_jdf"):
+        return parse_leaf_bytes(plan_text(df, "cost"))
+    leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
+    # A Python int if it is small, else Scala's BigInt.
+    sizes = [int(str(leaves.apply(n).stats().sizeInBytes())) for n in range(leaves.size())]
+    return None if not sizes or max(sizes) >= _UNKNOWN_BYTES else sum(sizes)
 
 
 # ---- the sample ----------------------------------------------------------------------------------

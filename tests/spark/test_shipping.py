@@ -67,10 +67,8 @@ def test_spark_shows_plan_order_window_and_strategy(ticks: DataFrame) -> None:
     assert "match_pattern[lazy-chain b→a, within 10, any  #" in plan_text(matches)
 
 
-def test_a_bucket_is_no_column_and_is_not_merged(ticks: DataFrame) -> None:
+def test_what_rows_are_distributed_by_is_no_column(ticks: DataFrame) -> None:
     matches = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k", plan="eager")
-    plan = plan_text(matches)
-    assert "shufflepartitionidpassthrough" in plan
     assert cep.plan_of(matches).to_dict()["before"]["shipped"] == [
         "k", "t", "kind", "id", "candidates",
     ]  # fmt: skip
@@ -366,15 +364,3 @@ def test_a_limit_ends_the_query_with_an_error_that_can_be_read_back(ticks: DataF
     assert isinstance(error, cep.LimitError)
     assert len(error.details["key"]) == 1
     assert error.details["allowed"] == 1
-
-
-def test_a_hot_key_is_sliced(spark: SparkSession) -> None:
-    rows = spark.range(30_000).selectExpr(
-        "IF(id % 3 = 0, -1, id) AS k", "CAST(id AS INT) AS t", "substr('AB', id % 2 + 1, 1) AS kind"
-    )
-    matches = cep.match_pattern(rows, PAIR, order_by="t", partition_by="k")
-    assert "16 windows long: one key" in cep.plan_of(matches).to_dict()["slices"]
-    # The hot key's rows are 3 apart, A and B in turn; all other keys have one row.
-    assert matches.count() == sum(
-        1 for a in range(0, 30_000, 6) for b in (a + 3, a + 9) if b < 30_000
-    )
