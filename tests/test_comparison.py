@@ -39,7 +39,7 @@ PLAN = facts("lazy-chain", ["a", "b", "c"], chain("b", "a", "c"))
 
 
 def analysis(*buckets: dict[str, Any], complete: bool = True) -> Analysis:
-    return Analysis(PLAN, {**merge_counts(buckets), "complete": complete}, 2.31)
+    return Analysis(PLAN, {**merge_counts(buckets), "buckets": 4, "complete": complete}, 2.31)
 
 
 def test_numbers_and_pairs_add_up_and_peaks_are_the_largest() -> None:
