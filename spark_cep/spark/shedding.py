@@ -28,7 +28,7 @@ from spark_cep.planner.layout import choose_slicing, time_coordinate
 from spark_cep.planner.statistics import needed_columns, with_all_columns
 from spark_cep.spark import prepare
 from spark_cep.spark.prepare import MASK, shipped_column
-from spark_cep.spark.source import count_cores
+from spark_cep.spark.source import count_cores, shuffle_partitions
 from spark_cep.spark.typing import quote_column, type_of
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import Shipment
     from spark_cep.shed import Shed
-    from spark_cep.spark.source import SourceFrame
+    from spark_cep.spark.source import SourceFrame, shuffle_partitions
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program, Variable
     from spark_cep.udfs.shedding.passing import Feature, PassTable
@@ -576,7 +576,7 @@ def plan_stream_shedding(
         candidates = prepare.filter_candidates(past, shipping.compiled)
         learnt, sampled = learn_from_rows(source, candidates, shipping, program, shed)
         known = statistics_of(program, sampled, learnt, shed.policy, measure_costs())
-    partitions = int(source.setting("spark.sql.shuffle.partitions", "200"))
+    partitions = shuffle_partitions(source.setting("spark.sql.shuffle.partitions"))
     in_front = StreamSheddingSpec(
         shed.keep,
         shed.latency_seconds(),

@@ -85,14 +85,21 @@ _UNKNOWN_BYTES = 1 << 60
 def estimate_size(prepared: DataFrame, rows: int | None) -> InputSize:
     """What is known of the rows that will be shipped, without reading any."""
     session = prepared.sparkSession
-    conf = session.conf
-    partitions = int(conf.get("spark.sql.shuffle.partitions") or 200)
+    partitions = shuffle_partitions(str(session.conf.get("spark.sql.shuffle.partitions", "")))
     is_adaptive = is_setting_on(prepared, "spark.sql.adaptive.enabled", "true") and is_setting_on(
         prepared, "spark.sql.adaptive.coalescePartitions.enabled", "true"
     )
     bytes_ = None if rows is not None else _try_estimate_bytes(prepared)
     row_bytes = sum(_value_bytes(field.dataType) for field in prepared.schema)
     return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, max(1, row_bytes))
+
+
+def shuffle_partitions(setting: str) -> int:
+    """
+    >>> shuffle_partitions("64"), shuffle_partitions("auto")  # some runtimes choose it
+    (64, 200)
+    """
+    return int(setting) if setting.isdigit() else 200
 
 
 _FIXED_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4}

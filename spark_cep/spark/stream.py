@@ -32,6 +32,7 @@ from spark_cep.spark.processor import BLOB_SCHEMA, BucketProcessor
 from spark_cep.spark.projection import MatchFrame
 from spark_cep.spark.query import RowObservers
 from spark_cep.spark.report import strip_quotes
+from spark_cep.spark.source import shuffle_partitions
 from spark_cep.udfs.canonical import fingerprint
 from spark_cep.udfs.execution.job import StreamJob, nullable_schema
 from spark_cep.udfs.execution.state import make_identity
@@ -240,5 +241,5 @@ def _choose_buckets(source: SourceFrame, *, has_keys: bool) -> tuple[int, str]:
     forced = source.setting(BUCKETS_CONF)
     if not has_keys and not forced:
         return 1, "one partition is one bucket"
-    partitions = int(source.setting("spark.sql.shuffle.partitions", "200"))
+    partitions = shuffle_partitions(source.setting("spark.sql.shuffle.partitions"))
     return bucket_count(partitions, parse_bucket_count(forced) if forced else None)
