@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import Shipment
     from spark_cep.shed import Shed
-    from spark_cep.spark.source import SourceFrame, shuffle_partitions
+    from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program, Variable
     from spark_cep.udfs.shedding.passing import Feature, PassTable
