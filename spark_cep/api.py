@@ -188,7 +188,7 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         remotes: Remote data by the names that conditions and measures use:
             `{"limits": cep.Remote.table(...)}` for `remote('limits', a.org)`.
         shed: For event patterns: how many rows may be dropped to keep up with the input.
-        limits: Counts at which the query ends with a LimitError.
+        limits: Counts and times at which the query ends with a LimitError.
 
     Returns:
         For an event pattern with `rows="one"`: the partition columns and the measures. Without

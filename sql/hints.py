@@ -6,6 +6,7 @@ is an error: a plan that silently is not used would be worse.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError
@@ -24,7 +25,7 @@ _LIMITS = tuple(Limits.__dataclass_fields__)
 # A statement cannot name the history of a stream.
 _SHED = tuple(name for name in Shed.__dataclass_fields__ if name != "history")
 _HINT = "the hints are plan('zstream'), adapt('off'), shed(keep => 0.3) and " + ", ".join(
-    f"{name}(1000000)" for name in _LIMITS
+    f"{name}({600 if name == 'seconds' else 1_000_000})" for name in _LIMITS
 )
 
 
@@ -37,7 +38,7 @@ def read_hints(statement: Statement, span: tuple[int, int] | None) -> dict[str, 
     except UnterminatedTextError:
         raise statement.error("this hint cannot be read", span, hint=_HINT) from None
     found: dict[str, Any] = {}
-    limits: dict[str, int] = {}
+    limits: dict[str, Any] = {}
     for tokens in _hint_calls(inner):
         at = (span[0] + tokens[0].start, span[0] + tokens[-1].end)
         name, arguments = tokens[0].text.lower(), tokens[2:-1]
@@ -78,6 +79,8 @@ def _hint_value(
             return value.text
         if name in _LIMITS and value.kind == "number" and value.text.isdigit():
             return int(value.text)
+        if name == "seconds" and value.kind == "number" and re.fullmatch(r"\d*\.\d+", value.text):
+            return float(value.text)
     raise _unknown_hint_error(statement, at)
 
 

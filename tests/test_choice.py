@@ -425,7 +425,9 @@ def test_what_is_no_way_to_adapt_is_refused(call: Any) -> None:
 # ---- limits ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["partial_matches", "matches", "backtracking_steps"])
+@pytest.mark.parametrize(
+    "name", ["partial_matches", "matches", "backtracking_steps", "rows", "pairs"]
+)
 @pytest.mark.parametrize("value", ["lots", -3, 0, 1.5, True])
 def test_a_limit_is_a_whole_number_above_0(name: str, value: object) -> None:
     with pytest.raises(PatternError, match=name) as caught:

@@ -77,6 +77,8 @@ PLANNING_METRICS = (
     "plan_checks",  # of whether the plan is still the best
     "planning_us",  # spent on these checks and on making plans
     "matching_us",  # spent on everything else in the engine
+    "longest_task_us",  # spent in the engine by the bucket that took longest
+    "slow_tasks",  # buckets with a key and window that took a minute or more
     "stretches",  # windows of keys; rates are counted for each
 )
 # ... and the state of a stream.
@@ -89,7 +91,7 @@ STREAM_METRICS = (
     "kept_partial_matches",
 )
 PEAK_METRICS = frozenset(
-    {"peak_partial_matches", "buffered_events"}
+    {"peak_partial_matches", "buffered_events", "longest_task_us"}
 )  # the largest counts, not the sum
 
 
@@ -157,6 +159,8 @@ ROW_METRICS: Final = (
     "condition_errors",  # conditions that an ANSI error made NULL
     "ignored_rows",  # their event time is NULL or NaN, and there is a WITHIN
     "matching_us",
+    "longest_task_us",  # as above
+    "slow_tasks",  # buckets with a partition that took a minute or more
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Literal, Union
 
 from spark_cep.udfs.errors import PatternError
@@ -133,7 +134,7 @@ class Tree:
 @public
 @dataclass(frozen=True)
 class Limits:
-    """Counts at which a query ends with a LimitError. None: no limit.
+    """Counts and times at which a query ends with a LimitError. None: no limit.
 
     Args:
         partial_matches: Of one partition key, partial matches whose earliest events are in one
@@ -142,27 +143,36 @@ class Limits:
         backtracking_steps: Of a row pattern, steps of the search in one partition. None: the
             default of the matcher.
         rows: Rows that a stream keeps for one partition key.
+        seconds: Time that one task spends matching: a bucket in a batch, a bucket in a trigger of
+            a stream. Time in which Spark takes the answer is not counted.
+        pairs: Of an event pattern, pairs of a partial match and a row that are tested, counted as
+            partial matches are.
 
     Raises:
-        PatternError: A limit is not a whole number above 0.
+        PatternError: A limit is not a whole number above 0; `seconds` may have a fraction.
 
     Example:
-        >>> Limits(matches=1_000_000).matches
-        1000000
+        >>> Limits(matches=1_000_000, seconds=600).seconds
+        600
     """
 
     partial_matches: int | None = 20_000_000
     matches: int | None = 100_000_000
     backtracking_steps: int | None = None
     rows: int | None = None
+    seconds: float | None = None
+    pairs: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
-            if value is not None and not is_count:
+            is_time = name == "seconds"
+            kinds = (int, float) if is_time else int
+            is_number = isinstance(value, kinds) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 < value < inf):
+                what, example = ("number", "600") if is_time else ("whole number", "1_000_000")
                 raise PatternError(
                     f"the limit {name} is {value!r}",
-                    hint=f"a limit is a whole number above 0: cep.Limits({name}=1_000_000), or "
+                    hint=f"a limit is a {what} above 0: cep.Limits({name}={example}), or "
                     "None for no limit",
                 )
 

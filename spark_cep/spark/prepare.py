@@ -53,7 +53,8 @@ def candidate_mask(masks: Sequence[Sequence[str | Column]]) -> Column:
     """One bit for each variable: the row meets all of its conditions on a single row."""
     if len(masks) > MOST_VARIABLES:
         raise PatternError(
-            f"the pattern has {len(masks)} variables; {MOST_VARIABLES} is the most",
+            f"the pattern has {len(masks)} variables; {MOST_VARIABLES} is the most: the variables "
+            "that a row may fill travel with it as the bits of one number",
             hint="split the pattern in two, or use one variable with a quantifier for like rows",
         )
     kind = next(kind for most, kind in _MASK_TYPES if len(masks) <= most)

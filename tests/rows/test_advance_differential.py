@@ -97,6 +97,7 @@ def test_little_room_and_merging_do_not_change_a_split(
     monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
     monkeypatch.setattr(search, "BLOCK_ROWS", 1)
     monkeypatch.setattr(search, "FIRST_STACK_SIZE", 1)
+    monkeypatch.setattr(search, "CALL_STEPS", 0)
     agree(examples)
 
 

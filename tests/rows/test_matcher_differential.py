@@ -87,6 +87,17 @@ def test_little_room_does_not_change_the_answer(
 
 
 @quick_and_slow
+def test_looking_at_the_clock_after_each_step_does_not_change_the_answer(
+    examples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "CALL_STEPS", 0)
+    agree(examples)
+    monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
+    monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
+    agree(examples // 3)
+
+
+@quick_and_slow
 def test_conditions_in_python_do_not_change_the_answer(
     examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

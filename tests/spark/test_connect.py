@@ -70,6 +70,12 @@ cut = df.match_pattern(pattern, **options)
 out["slices"] = sorted(map(tuple, cut.selectExpr("a.t", "b.t").collect())) == out["pairs"]
 rows = df.match_pattern(pattern, rows="all", **options)
 out["rows"] = rows.count()
+limited = df.match_pattern(pattern, limits=cep.Limits(seconds=1e-6), **options)
+try:
+    limited.count()
+except Exception as problem:
+    error = cep.error_of(problem)
+    out["limit"] = [type(error).__name__, error.details["limit"], len(error.details["key"])]
 try:
     df.match_pattern(pattern, order_by="nope")
 except cep.PatternError as problem:
@@ -162,6 +168,10 @@ def test_types_that_need_carriers_come_back(found: dict[str, object]) -> None:
 
 def test_refusals_are_the_same(found: dict[str, object]) -> None:
     assert "nope" in str(found["refusal"])
+
+
+def test_a_limit_of_time_arrives_as_the_library_s_error(found: dict[str, object]) -> None:
+    assert found["limit"] == ["LimitError", "seconds", 1]
 
 
 def test_columns_are_read_as_in_a_classic_session(found: dict[str, object]) -> None:

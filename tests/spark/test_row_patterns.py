@@ -433,6 +433,19 @@ def test_a_limit_on_steps_ends_the_query(spark: SparkSession) -> None:
     assert isinstance(cep.error_of(raised.value), cep.LimitError)
 
 
+def test_a_limit_of_time_ends_the_search(spark: SparkSession) -> None:
+    pattern = row_pattern("a+ b+ c", {"c": "id - LAST(a.id) > 1000000"})
+    found = spark.range(5_000).match_pattern(
+        pattern, order_by="id", rows="all", limits=cep.Limits(seconds=0.2)
+    )
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - Spark's, with ours inside
+        found.collect()
+    error = cep.error_of(raised.value)
+    assert isinstance(error, cep.LimitError)
+    assert error.details["limit"] == "seconds"
+    assert set(error.details["rows"]) <= {"a", "b", "c"}
+
+
 # ---- explain -----------------------------------------------------------------------------------
 
 

@@ -364,3 +364,40 @@ def test_a_limit_ends_the_query_with_an_error_that_can_be_read_back(ticks: DataF
     assert isinstance(error, cep.LimitError)
     assert len(error.details["key"]) == 1
     assert error.details["allowed"] == 1
+
+
+WORK = (
+    "CAST(id AS INT) AS t",
+    "7 AS k",
+    "substr('AB', id % 2 + 1, 1) AS kind",
+    "hash(id) AS x",
+)
+
+
+def test_a_limit_of_time_ends_a_window_with_too_many_pairs(spark: SparkSession) -> None:
+    rows = spark.range(400_000).selectExpr(*WORK)
+    pattern = cep.seq(cep.event("a", "kind = 'A'"), cep.event("b", "kind = 'B'"))
+    matches = cep.match_pattern(
+        rows,
+        pattern.where("abs(a.x - b.x) = 1").within(1_000_000),
+        order_by="t",
+        partition_by="k",
+        limits=cep.Limits(seconds=0.5),
+    )
+    with pytest.raises(Exception, match="limit") as caught:
+        matches.count()
+    error = cep.error_of(caught.value)
+    assert isinstance(error, cep.LimitError)
+    assert error.details["limit"] == "seconds"
+    assert error.details["key"] == [7]
+    assert error.details["rows"] == {"a": 200_000, "b": 200_000}
+
+
+def test_limits_on_work_that_are_not_reached_change_nothing(ticks: DataFrame) -> None:
+    limits = cep.Limits(seconds=600, pairs=1_000_000)
+    limited = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k", limits=limits)
+    free = cep.match_pattern(ticks, PAIR, order_by="t", partition_by="k")
+    assert sorted(limited.collect()) == sorted(free.collect())
+    counts = cep.metrics(limited)
+    assert counts["slow_tasks"] == 0
+    assert 0 < counts["longest_task_us"] < 600_000_000

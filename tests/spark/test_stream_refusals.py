@@ -202,3 +202,15 @@ def test_more_rows_than_the_limit_end_the_query_with_the_key(
     with pytest.raises(cep.LimitError) as refused:
         run(matches, tmp_path / "checkpoint")
     assert refused.value.details["key"] == [1]
+
+
+@pytest.mark.slow
+def test_a_trigger_that_takes_too_long_ends_the_query_with_the_key(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    limits = cep.Limits(seconds=1e-6)
+    matches = files.stream(spark).match_pattern(PAIR, limits=limits, **KEYED)
+    with pytest.raises(cep.LimitError) as refused:
+        run(matches, tmp_path / "checkpoint")
+    assert refused.value.details["limit"] == "seconds"
+    assert refused.value.details["key"] == [1]

@@ -140,6 +140,13 @@ def test_hints_are_options() -> None:
     assert found["limits"] == Limits(matches=10)
 
 
+def test_limits_on_work_are_hints() -> None:
+    found = call("PATTERN SEQ(a, b)", behind=" /*+ seconds(90), pairs(1000) */")
+    assert found["limits"] == Limits(seconds=90, pairs=1000)
+    found = call("PATTERN SEQ(a, b)", behind=" /*+ seconds(0.5) */")
+    assert found["limits"] == Limits(seconds=0.5)
+
+
 def test_shedding_is_a_hint_with_named_arguments() -> None:
     behind = " /*+ shed(keep => 0.3, POLICY => 'random', seed => 7), plan('tree') */"
     found = call("PATTERN SEQ(a, b)", behind=behind)

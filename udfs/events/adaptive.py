@@ -34,6 +34,7 @@ from spark_cep.udfs.planning.planner import (
     tree_cost,
 )
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan
+from spark_cep.udfs.task_clock import TaskClock
 from spark_cep.udfs.values.arrow_values import to_single_array
 from spark_cep.udfs.values.codes import key_codes
 
@@ -218,11 +219,13 @@ MAX_NEW_SHARE = 0.25
 
 class AdaptiveEngine:
     """Runs a program in advances and chooses its plan before each. `metrics` are complete when all
-    matches have been taken. `lookups`: of the program's remote sources, in their order."""
+    matches have been taken. `lookups`: of the program's remote sources, in their order. `clock`: of
+    the task that is running."""
 
     def __init__(self, program: Program, lookups: tuple[Lookup, ...] = ()) -> None:
         self.program = program
         self.lookups = lookups
+        self.clock = TaskClock(program.limits.seconds)
         self.metrics = Metrics()
         self._adapts = program.adaptation.kind != "off" and program.plan.kind in ADAPTABLE
         self._observed = SlidingStatistics(program.estimates or Estimates({}))
@@ -249,8 +252,9 @@ class AdaptiveEngine:
         started = perf_counter_ns()
         planner = self._planned if self._adapts else plan_branches
         step = advance_events(
-            self.program, state, table, horizon, planner=planner, lookups=self.lookups
-        )
+            self.program, state, table, horizon, planner=planner, lookups=self.lookups,
+            clock=self.clock,
+        )  # fmt: skip
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         return step
 

@@ -59,6 +59,7 @@ from spark_cep.udfs.values.evaluate import ErrorTally
 if TYPE_CHECKING:
     from spark_cep.udfs.events.table import Positions
     from spark_cep.udfs.program import BranchPlan, Program
+    from spark_cep.udfs.task_clock import TaskClock
     from spark_cep.udfs.values.vectors import RemoteValues
 
 
@@ -226,10 +227,11 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     *,
     planner: BranchPlanner = plan_branches,
     lookups: tuple[RemoteValues, ...] = (),
+    clock: TaskClock | None = None,
 ) -> EventAdvance:
     """Matches that become certain with the new events. `horizon` None: the input has ended.
     `planner` makes the plan once the events are known. `lookups`: of the program's remote sources,
-    in their order."""
+    in their order. `clock`: of the task; None: it begins with this advance."""
     metrics = Metrics()
     fresh = drop_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -238,7 +240,7 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     events = known.events
     metrics.buffered_events = events.largest_buffer()
     tally = ErrorTally(ansi=program.ansi, lookups=lookups)
-    meter = Meter(events, program.limits, metrics)
+    meter = Meter(events, program.limits, metrics, clock)
     rows = _advance_status(program, events, horizon)
     matching = AdvanceContext(program, events, rows, meter, tally, deciding_row(program))
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))

@@ -14,10 +14,13 @@ import numpy as np
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.output import PEAK_METRICS
 from spark_cep.udfs.remote_spec import LookupMetrics
+from spark_cep.udfs.task_clock import TaskClock, WorkReport
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from spark_cep.udfs.events.table import Events, Flags, Positions
-    from spark_cep.udfs.program import Condition, Limits
+    from spark_cep.udfs.program import Condition, Limits, Program, Tree
 
 
 @dataclass
@@ -41,6 +44,8 @@ class Metrics:
     plan_checks: int = 0
     planning_us: int = 0
     matching_us: int = 0
+    longest_task_us: int = 0
+    slow_tasks: int = 0
     stretches: int = 0
     conditions: dict[int, tuple[int, int]] = field(default_factory=dict)
     candidates: dict[int, int] = field(default_factory=dict)
@@ -96,20 +101,26 @@ UNKNOWN_SELECTIVITY = 0.5
 class Meter:
     """Counts the work on one set of events and enforces the limits.
 
-    Partial matches and matches are counted for each *stretch*: a partition key and a window-long
-    piece of its time, which is what an automaton would hold there. The counts do not depend on how
-    keys were dealt to buckets. A time slice counts for itself, so where an input is sliced, matches
-    that begin in the copied window before a slice count apart from those of the slice before.
+    Partial matches, matches and pairs are counted for each *stretch*: a partition key and a
+    window-long piece of its time, which is what an automaton would hold there. The counts do not
+    depend on how keys were dealt to buckets. A time slice counts for itself, so where an input is
+    sliced, matches that begin in the copied window before a slice count apart from those of the
+    slice before. So does an advance: a stretch that is matched in two of them counts in each.
     """
 
-    def __init__(self, events: Events, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self, events: Events, limits: Limits, metrics: Metrics, clock: TaskClock | None = None
+    ) -> None:
         self.metrics = metrics
         self._events = events
         self._limits = limits
+        self._clock = TaskClock(limits.seconds) if clock is None else clock
         self.stretch = events.stretch()
         self.stretches = int(self.stretch[-1]) + 1 if events.size else 0
         self._partials = np.zeros(self.stretches, dtype=np.int64)
         self._matches = np.zeros(self.stretches, dtype=np.int64)
+        self._pairs = np.zeros(0 if limits.pairs is None else self.stretches, dtype=np.int64)
+        self._seconds: npt.NDArray[np.float64] | None = None
         estimates = events.program.estimates
         self._known = {} if estimates is None else estimates.selectivities
         self._place = {id(c): place for place, c in enumerate(events.program.conditions)}
@@ -117,8 +128,23 @@ class Meter:
         self._nodes: dict[tuple[int, frozenset[int]], list[int]] = {}
         self.trace: WorkTrace | None = None
 
-    def count_pairs(self, count: int) -> None:
-        self.metrics.pairs += count
+    def count_pairs(self, earliest: Positions, pick: Positions) -> None:
+        """Counts a block of pairs before they are tested. `pick`: the partial match of each,
+        ascending; `earliest`: the position of the earliest row of every partial match."""
+        self.metrics.pairs += len(pick)
+        if self._limits.pairs is not None:
+            first, added = self._pairs_by_stretch(earliest, pick)
+            self._add(self._pairs, first, added, self._limits.pairs, "pairs")
+        if self._clock.is_due():
+            self._look_at_clock(*self._pairs_by_stretch(earliest, pick))
+
+    def _pairs_by_stretch(self, earliest: Positions, pick: Positions) -> tuple[int, Positions]:
+        """The pairs of each stretch from the first one on that has any."""
+        least = int(pick[0])
+        counts = np.bincount(pick - least)
+        stretch = self.stretch[earliest[least : least + len(counts)]]
+        first = int(stretch.min())
+        return first, np.bincount(stretch - first, weights=counts).astype(np.int64)
 
     def count_join(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
         """Work of one join: the pairs evaluated and the partial matches they gave."""
@@ -159,7 +185,7 @@ class Meter:
             return
         self.metrics.partial_matches += len(earliest)
         peak = self._count(
-            self._partials, earliest, self._limits.partial_matches, "partial matches"
+            self._partials, earliest, self._limits.partial_matches, "partial_matches"
         )
         self.metrics.peak_partial_matches = max(self.metrics.peak_partial_matches, peak)
 
@@ -167,11 +193,20 @@ class Meter:
         if len(earliest):
             self.metrics.matches += len(earliest)
             self._count(self._matches, earliest, self._limits.matches, "matches")
+            if self._clock.is_due():
+                stretch = self.stretch[earliest]
+                first = int(stretch.min())
+                self._look_at_clock(first, np.bincount(stretch - first))
 
     def _count(self, counts: Positions, earliest: Positions, limit: int | None, what: str) -> int:
         stretch = self.stretch[earliest]
         first = int(stretch.min())
-        added = np.bincount(stretch - first)
+        return self._add(counts, first, np.bincount(stretch - first), limit, what)
+
+    def _add(
+        self, counts: Positions, first: int, added: Positions, limit: int | None, what: str
+    ) -> int:
+        """The largest count among those to which something was added, from `first` on."""
         here = counts[first : first + len(added)]
         here += added
         worst = int(here.argmax())
@@ -179,24 +214,122 @@ class Meter:
             self._raise_limit(first + worst, int(here[worst]), limit, what)
         return int(here[worst])
 
-    def _raise_limit(self, stretch: int, count: int, limit: int, what: str) -> None:
-        position = int(np.searchsorted(self.stretch, stretch))
-        key = self._events.key_of(position)
-        start = self._events.start_of(position)
-        where = f"partition key {key!r}" if key else "the only partition (no partition_by)"
-        option = what.replace(" ", "_")
+    def _raise_limit(self, stretch: int, count: int, limit: int, option: str) -> None:
         within = "" if self._events.program.window is None else " that begin within one window"
+        what = "pairs of a partial match and a row" if option == "pairs" else option
+        start = self._events.start_of(self._first_position(stretch))
+        rows = f" There {self._describe_rows(stretch)}" if option == "pairs" else ""
         raise LimitError(
-            f"{where} has {count:,} {what}{within}, from {start} on; the limit is {limit:,}",
+            f"{self._describe_key(stretch)} has {count:,} {what.replace('_', ' ')}{within}, from "
+            f"{start} on; the limit is {limit:,}.{rows}".removesuffix("."),
             hint="shorten WITHIN, add conditions or a partition key, bound Kleene parts "
             f'("b{{1,3}}"), or raise it: limits=cep.Limits({option}={limit * 10})',
             details={
-                "key": key, "limit": option, "allowed": limit, "reached": count,
-                "partial_matches": int(self._partials[stretch]),
-                "matches": int(self._matches[stretch]),
-                "pairs": self.metrics.pairs,
+                **self._details(stretch), "limit": option, "allowed": limit, "reached": count,
             },
         )  # fmt: skip
+
+    # ---- where the time goes -------------------------------------------------------------------
+
+    def _look_at_clock(self, first: int, weights: Positions) -> None:
+        """Divides the time since the last look among the stretches from `first` on, by the work
+        that is at hand. A sample, as a profiler takes it: right where the time is long."""
+        if self._seconds is None:
+            self._seconds = np.zeros(self.stretches)
+        here = self._seconds[first : first + len(weights)]
+        here += weights * (self._clock.tick() / weights.sum())
+        longest = int(self._seconds.argmax())
+        self._clock.report(float(self._seconds[longest]), lambda: self._report(longest))
+
+    def _report(self, stretch: int) -> WorkReport:
+        program = self._events.program
+        where = self._describe_key(stretch)
+        if program.window is not None:
+            start = self._events.start_of(self._first_position(stretch))
+            where += f", in the window of {format_window(program)} from {start} on"
+        return WorkReport(
+            format_tree(program, program.tree),
+            where,
+            f"{self._describe_rows(stretch)}; {self.metrics.pairs:,} pairs were tested by the task",
+            'shorten WITHIN, add a partition key or conditions, use "skip till next match"',
+            self._details(stretch),
+        )
+
+    def _first_position(self, stretch: int) -> int:
+        return int(np.searchsorted(self.stretch, stretch))
+
+    def _describe_key(self, stretch: int) -> str:
+        key = self._events.key_of(self._first_position(stretch))
+        return f"partition key {key!r}" if key else "the only partition (no partition_by)"
+
+    def _rows_by_variable(self, stretch: int) -> dict[str, int]:
+        """The rows in a stretch that each variable may take."""
+        first = self._first_position(stretch)
+        found = self._events.count(first, self._first_position(stretch + 1))
+        return {v.name: found[place] for place, v in enumerate(self._events.program.variables)}
+
+    def _describe_rows(self, stretch: int) -> str:
+        rows = self._rows_by_variable(stretch)
+        return ", ".join(f"{name} has {count:,} rows" for name, count in rows.items())
+
+    def _details(self, stretch: int) -> dict[str, object]:
+        position = self._first_position(stretch)
+        return {
+            "key": self._events.key_of(position),
+            "start": str(self._events.start_of(position)),
+            "rows": self._rows_by_variable(stretch),
+            "partial_matches": int(self._partials[stretch]),
+            "matches": int(self._matches[stretch]),
+            "pairs": self.metrics.pairs,
+        }
+
+
+# ---- a program in words --------------------------------------------------------------------------
+
+
+_TREE_NAMES = {"seq": "seq", "all": "all_of", "any": "any_of"}
+_UNITS = (
+    ("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000),
+    ("second", 1_000_000), ("millisecond", 1_000), ("microsecond", 1),
+)  # fmt: skip
+
+
+def format_tree(program: Program, tree: Tree) -> str:
+    """The pattern as `seq(a, b+, no(x), c)`."""
+    parts = ", ".join(format_tree(program, part) for part in tree.parts)
+    if tree.kind in {"event", "not"}:
+        name = program.variables[tree.variable].name
+        return name if tree.kind == "event" else f"no({name})"
+    if tree.kind == "optional":
+        return f"{parts}?"
+    if tree.kind == "repeat":
+        return parts + _format_quantifier(tree.low, tree.high)
+    return f"{_TREE_NAMES[tree.kind]}({parts})"
+
+
+def _format_quantifier(low: int, high: int | None) -> str:
+    if high is None:
+        return {0: "*", 1: "+"}.get(low, f"{{{low},}}")
+    return f"{{{low}}}" if low == high else f"{{{low},{high}}}"
+
+
+def format_window(program: Program) -> str:
+    """The size of the window with its unit, for messages."""
+    window = program.window
+    assert window is not None
+    if window.kind == "events":
+        return _format_amount(window.size, "row")
+    kind = program.orders[0].type.kind
+    if kind == "date":
+        return _format_amount(window.size, "day")
+    if kind not in {"timestamp", "timestamp_ntz", "interval"}:
+        return f"{window.size:,}"
+    unit, size = next(each for each in _UNITS if window.size % each[1] == 0)
+    return _format_amount(int(window.size) // size, unit)
+
+
+def _format_amount(count: int | float, unit: str) -> str:
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"
 
 
 @dataclass

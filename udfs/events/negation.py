@@ -151,7 +151,7 @@ class NegationChecker:
             ranges = PositionRanges(below[rows.low], below[rows.high])
         blocked = np.zeros(len(scope.partials), dtype=np.bool_)
         for partial, place in pair_blocks(ranges, self.block):
-            self.meter.count_pairs(len(partial))
+            self.meter.count_pairs(scope.partials.earliest, partial)
             blocks = self._blocking_pairs(check, scope, reader, partial, candidates[place])
             blocked[partial[blocks]] = True
         return ~blocked

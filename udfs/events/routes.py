@@ -249,7 +249,7 @@ def _join_unit(walk: BranchWalk, task: WalkTask, step: Step, unit: JoinUnit) -> 
     for pick, place in pair_blocks(ranges, matching.program.block_pairs):
         chosen = places[place]
         possible = _possible_pairs(walk, step, (partials, right), (pick, chosen))
-        meter.count_pairs(len(pick))
+        meter.count_pairs(partials.earliest, pick)
         if meter.trace is not None:
             meter.trace.add(np.maximum(partials.latest[pick], right.latest[chosen]), None)
         joined = _merge_sides(partials.take(pick[possible]), right.take(chosen[possible]))

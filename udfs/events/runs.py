@@ -241,7 +241,7 @@ class RunEngine:
         ranges = PositionRanges(below[runs.cursor], below[np.maximum(reach, runs.cursor)])
         found_runs, found_rows = [], []
         for run, place in pair_blocks(ranges, self.matching.program.block_pairs):
-            self.matching.meter.count_pairs(len(run))
+            self.matching.meter.count_pairs(runs.earliest, run)
             pairs = self._drop_disordered(transition, runs, run, candidates[place], state)
             pairs = self._test_pairs(transition, runs, pairs)
             found_runs.append(pairs.run)

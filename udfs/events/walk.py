@@ -303,7 +303,7 @@ class BranchWalk:
         width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
         has_prefetched = self._postponed is None
         for pick, place in pair_blocks(candidates.ranges, max(1, self._block // width)):
-            self.matching.meter.count_pairs(len(pick))
+            self.matching.meter.count_pairs(partials.earliest, pick)
             kept, chosen, bits = self.test_pairs(
                 step, partials, candidates.reader, pick, elements[place]
             )

@@ -21,6 +21,7 @@ from spark_cep.udfs.execution.segments import (
     save_state,
 )
 from spark_cep.udfs.program import Estimates, Program
+from spark_cep.udfs.task_clock import TaskClock
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,17 @@ class EventEngine:
         self._adaptive.lookups = _get_lookups(self._program, scope, trigger)
 
     def advance(
+        self, state: EventState, rows: pa.Table, horizon: int | float | None
+    ) -> Generator[pa.RecordBatch, None, EventState]:
+        clock = self._adaptive.clock = TaskClock(self._program.limits.seconds)
+        after = yield from clock.running(self._advance(state, rows, horizon))
+        spent = Metrics(
+            longest_task_us=round(clock.seconds * 1e6), slow_tasks=int(clock.warnings > 0)
+        )
+        self._adaptive.metrics.add(spent)
+        return after
+
+    def _advance(
         self, state: EventState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, EventState]:
         if horizon is None and state.events is None:

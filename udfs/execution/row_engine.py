@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_cep.udfs.errors import CepError
@@ -14,6 +13,7 @@ from spark_cep.udfs.rows.advance import RowAdvance, RowState
 from spark_cep.udfs.rows.answer import RowAnswerWriter, bucket_counts
 from spark_cep.udfs.rows.compiled import KernelProgram, compile_kernel_program
 from spark_cep.udfs.rows.table import RowTable
+from spark_cep.udfs.task_clock import TaskClock
 from spark_cep.udfs.values.tally import ErrorTally
 
 if TYPE_CHECKING:
@@ -75,7 +75,19 @@ class RowEngine:
     def advance(
         self, state: RowState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, RowState]:
-        began, paused = perf_counter(), 0.0
+        clock = TaskClock(self._program.limits.seconds)
+        after = yield from clock.running(self._advance(state, rows, horizon, clock))
+        spent = round(clock.seconds * 1e6)
+        self._metrics |= {
+            "matching_us": spent,
+            "longest_task_us": spent,
+            "slow_tasks": int(clock.warnings > 0),
+        }
+        return after
+
+    def _advance(
+        self, state: RowState, rows: pa.Table, horizon: int | float | None, clock: TaskClock
+    ) -> Generator[pa.RecordBatch, None, RowState]:
         count = rows.num_rows
         if horizon is None:
             # Each reader of a column of several chunks would put them together again.
@@ -83,16 +95,13 @@ class RowEngine:
         tally = ErrorTally(ansi=self._program.ansi)
         search: RowAdvance | GapSearch
         if isinstance(self._matcher, KernelProgram):
-            search = RowAdvance(self._matcher, state, rows, horizon, tally)
+            search = RowAdvance(self._matcher, state, rows, horizon, tally, clock=clock)
         else:
             assert horizon is None, "joins need the whole input"
-            search = self._search_gaps(rows, tally)
+            search = self._search_gaps(rows, tally, clock)
         answer = RowAnswerWriter(search.table, self._output)
         for block in search.blocks():
-            for batch in answer.batches(block):
-                handed = perf_counter()
-                yield batch
-                paused += perf_counter() - handed
+            yield from answer.batches(block)
         self._schema = answer.schema()
         after = search.rest() if isinstance(search, RowAdvance) else self.empty_state()
         self._check_rows(after)
@@ -100,7 +109,6 @@ class RowEngine:
             "rows": count,
             **bucket_counts(search.table, search.counts, tally),
             "ignored_rows": search.ignored,
-            "matching_us": round((perf_counter() - began - paused) * 1e6),
         }
         return after
 
@@ -136,12 +144,12 @@ class RowEngine:
 
     # ---- matching ------------------------------------------------------------------------------
 
-    def _search_gaps(self, rows: pa.Table, tally: ErrorTally) -> GapSearch:
+    def _search_gaps(self, rows: pa.Table, tally: ErrorTally, clock: TaskClock) -> GapSearch:
         # Joins need much that the kernel does not.
         from spark_cep.udfs.rows.gaps.matches import GapSearch  # noqa: PLC0415
 
         assert not isinstance(self._matcher, KernelProgram)
-        return GapSearch(self._matcher, RowTable(self._program, rows), tally)
+        return GapSearch(self._matcher, RowTable(self._program, rows), tally, clock)
 
     def _check_rows(self, state: RowState) -> None:
         """Without WITHIN a stream keeps as many rows as the user allows."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.rows.compiled import KernelProgram
     from spark_cep.udfs.rows.search import MatchBlock, SearchCounts
+    from spark_cep.udfs.task_clock import TaskClock
     from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.tally import ErrorTally
 
@@ -151,13 +152,15 @@ class RowAdvance:
     """One advance of a bucket by the kernel. `blocks` is walked through once; `rest` is the next
     state then. `state` and `rows`: what the last advance left, and what has come since."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the engine's inputs
         self,
         kernel: KernelProgram,
         state: RowState,
         rows: pa.Table,
         horizon: int | float | None,
         tally: ErrorTally,
+        *,
+        clock: TaskClock | None = None,
     ) -> None:
         program = kernel.program
         if horizon is not None and (not program.orders or program.orders[0].descending):
@@ -183,7 +186,7 @@ class RowAdvance:
         self._waits = self._waiting_partitions()
         begin = np.where(self._waits, self.table.ends, self._before.begin)
         ends = PartitionEnds(replace(self._before, begin=begin), horizon)
-        self._search = KernelSearch(kernel, self.table, tally, ends)
+        self._search = KernelSearch(kernel, self.table, tally, ends, clock)
 
     @property
     def counts(self) -> SearchCounts:

@@ -52,6 +52,8 @@ from spark_cep.udfs.rows.records import (
     OUTPUT_FULL,
     PARTITION,
     PAST_LAST,
+    PAUSE_AT,
+    PAUSED,
     PC,
     PHASE,
     QUESTION,
@@ -119,6 +121,7 @@ def search(
     part, begin, number = state[PARTITION], state[BEGIN], state[NUMBER]
     covered, pc, row = state[COVERED], state[PC], state[ROW]
     depth, trail, steps = state[DEPTH], state[TRAIL], state[STEPS]
+    pause_at = state[PAUSE_AT]
     base = state[LABELS]
     labels = matches.labels
     phase = state[PHASE]
@@ -165,6 +168,9 @@ def search(
                 begin += 1
             if begin >= high:
                 continue
+            if steps > pause_at:
+                stop = PAUSED
+                break
             if state[FOUND] >= matches.start.shape[0] or base + (high - begin) > labels.shape[0]:
                 stop = OUTPUT_FULL
                 break
@@ -354,6 +360,9 @@ def search(
                 pc, trail = np.int64(stack.pc[depth]), np.int64(stack.trail[depth])
                 row = back
                 word = may[row] | END_MASK if row < last else last_word
+                if steps > pause_at:
+                    stop = PAUSED
+                    break
             else:
                 if shows_unmatched and begin >= covered:
                     slot = state[FOUND]

@@ -105,6 +105,7 @@ QUESTION: Final = 3  # only Python can evaluate a condition or a measure
 TOO_MANY_STEPS: Final = 4
 SKIPS_NOWHERE: Final = 5  # AFTER MATCH SKIP TO a variable that has no row
 SKIPS_IN_PLACE: Final = 6  # ... or to the match's first row
+PAUSED: Final = 7  # so that Python can look at the clock
 
 # ---- answers of Python -------------------------------------------------------------------------
 
@@ -137,6 +138,7 @@ EMPTY: Final = 19
 UNMATCHED: Final = 20
 ERRORS: Final = 21
 FARTHEST: Final = 22
+PAUSE_AT: Final = 23  # the steps after which the kernel pauses
 STATE_SIZE: Final = 24
 
 # ---- columns of `KernelRows.parts`, one row per partition --------------------------------------

@@ -19,6 +19,7 @@ from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
+from spark_cep.udfs.task_clock import TaskClock, WorkReport
 from spark_cep.udfs.values.evaluate import condition_holds, evaluate_expression, fold_list
 from spark_cep.udfs.values.vectors import Vector
 
@@ -104,6 +105,26 @@ def _skip_place(table: RowTable, begin: int) -> tuple[str, str, int]:
     names = sorted(program.variables[v].name for v in program.skip.variables)
     what = f"AFTER MATCH SKIP TO {program.skip.kind.upper()} {' or '.join(names)}"
     return where, what, int(table.places(np.array([begin]))[0])
+
+
+def report_search(
+    table: RowTable, begin: int, steps: int, bound: Array | None = None
+) -> WorkReport:
+    """What a search that takes long is doing. `steps`: in this partition so far. `bound`: the rows
+    that the path now under test binds to each variable."""
+    where, row = _search_place(table, begin)
+    size = int(table.end_of[begin] - table.begin_of[begin])
+    variables = table.program.variables
+    rows = {variables[v].name: int(n) for v, n in enumerate(() if bound is None else bound) if n}
+    path = ", ".join(f"{name} on {count:,} rows" for name, count in rows.items())
+    return WorkReport(
+        f"the row pattern of {', '.join(each.name for each in variables)}",
+        f"{where}, now in the search for a match that begins at row {row + 1:,}",
+        f"{steps:,} steps of the matcher in a partition of {size:,} rows"
+        + (f"; the path under test has {path}" if path else ""),
+        "bound the repetitions, add WITHIN or a partition key",
+        {"key": table.key_of(begin), "row": row, "steps": steps, "rows": rows},
+    )
 
 
 # ---- conditions that Python tests --------------------------------------------------------------
@@ -308,6 +329,8 @@ MOST_STACK_SIZE: Final = 1 << 27
 MOST_ROWS: Final = (1 << 31) - 1
 # Python tests a condition in 50 to 500 us, the kernel takes a step in 10 to 100 ns.
 QUESTION_STEPS: Final = 2_000
+# Steps of one call of the kernel, 0.1 to 1 s: calling it again takes 0.1 ms.
+CALL_STEPS: Final = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -341,7 +364,8 @@ class SearchCounts:
 
 class KernelSearch:
     """Matches the rows of a table. `blocks` is walked through once; `standing` is how far the
-    search of each partition has come then. `ends`: which partitions may still get rows."""
+    search of each partition has come then. `ends`: which partitions may still get rows. `clock`: of
+    the task; None: it begins with this search."""
 
     def __init__(
         self,
@@ -349,6 +373,7 @@ class KernelSearch:
         table: RowTable,
         tally: ErrorTally,
         ends: PartitionEnds,
+        clock: TaskClock | None = None,
     ) -> None:
         if table.size + len(table.begins) > MOST_ROWS:
             raise bucket_size_error(table.size, MOST_ROWS)
@@ -358,6 +383,10 @@ class KernelSearch:
         self._ends = ends
         self._evaluator = PythonEvaluator(made, table, tally, self._ends)
         self.counts = SearchCounts()
+        limits = made.program.limits
+        self._clock = TaskClock(limits.seconds) if clock is None else clock
+        # The partition at the last look at the clock, and the time spent in it since then.
+        self._partition, self._seconds = -1, 0.0
 
     @property
     def standing(self) -> SearchProgress:
@@ -387,7 +416,12 @@ class KernelSearch:
         stack = _new_stack(FIRST_STACK_SIZE)
         kernel = loading.load_kernel()
         while True:
+            state[r.PAUSE_AT] = state[r.STEPS] + CALL_STEPS
             stop = kernel(*fixed, stack, found, state)
+            if stop != r.DONE and self._clock.is_due():
+                self._look_at_clock(state, found)
+            if stop == r.PAUSED:
+                continue
             if stop == r.STACK_FULL:
                 if len(stack.pc) >= MOST_STACK_SIZE:
                     raise stack_limit_error(table, int(state[r.BEGIN]), MOST_STACK_SIZE)
@@ -402,6 +436,22 @@ class KernelSearch:
             else:
                 raise self._error(stop, state)
         self._count(state)
+
+    def _look_at_clock(self, state: Array, found: r.KernelMatches) -> None:
+        partition, since = int(state[r.PARTITION]), self._clock.tick()
+        self._seconds = self._seconds + since if partition == self._partition else 0.0
+        self._partition = partition
+        self._clock.report(self._seconds, lambda: self._report(state, found))
+
+    def _report(self, state: Array, found: r.KernelMatches) -> WorkReport:
+        table, partition = self._table, int(state[r.PARTITION])
+        begin = min(int(state[r.BEGIN]), int(table.ends[partition]) - 1)
+        base, count = int(state[r.LABELS]), int(state[r.ROW]) - begin
+        is_searching = state[r.PHASE] != r.SEARCH and count > 0
+        bound = found.labels[base : base + count] >> 1 if is_searching else np.zeros(0, np.int64)
+        return report_search(
+            table, begin, int(state[r.STEPS] - state[r.STEPS_BEFORE]), np.bincount(bound)
+        )
 
     def _answer(self, state: Array, found: r.KernelMatches) -> None:
         self.counts.asked += 1

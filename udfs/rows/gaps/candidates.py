@@ -14,7 +14,9 @@ import numpy as np
 
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.rows.arrays import DEFAULT_STEP_LIMIT
+from spark_cep.udfs.rows.search import report_search
 from spark_cep.udfs.rows.table import condition_mask
+from spark_cep.udfs.task_clock import TaskClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -307,8 +309,11 @@ class StepBudget:
     one instruction at one row; either way, the limit ends a query that runs away.
     """
 
-    def __init__(self, table: RowTable) -> None:
-        limit = table.program.limits.backtracking_steps
+    def __init__(self, table: RowTable, clock: TaskClock | None = None) -> None:
+        limits = table.program.limits
+        limit = limits.backtracking_steps
+        self._clock = TaskClock(limits.seconds) if clock is None else clock
+        self._seconds = np.zeros(len(table.begins))
         self._table = table
         self._allowed = DEFAULT_STEP_LIMIT if limit is None else limit
         self._spent = np.zeros(len(table.begins), np.int64)
@@ -325,6 +330,20 @@ class StepBudget:
         over = np.flatnonzero(self._spent[partition] > self._allowed)
         if len(over):
             raise self._limit_error(int(starts[over[0]]), int(self._spent[partition[over[0]]]))
+        if self._clock.is_due():
+            self._look_at_clock(starts, counts)
+
+    def _look_at_clock(self, starts: Array, counts: Array) -> None:
+        """Divides the time since the last look among the partitions at hand."""
+        shares = counts * (self._clock.tick() / counts.sum())
+        np.add.at(self._seconds, self._partition[starts], shares)
+        longest = int(self._seconds.argmax())
+        at = int(starts[np.argmax(self._partition[starts] == longest)])
+        begin = at if self._partition[at] == longest else int(self._table.begins[longest])
+        self._clock.report(
+            float(self._seconds[longest]),
+            lambda: report_search(self._table, begin, int(self._spent[longest])),
+        )
 
     def _limit_error(self, start: int, reached: int) -> LimitError:
         table, allowed = self._table, self._allowed

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.row_program import Skip
     from spark_cep.udfs.rows.gaps.pattern import GapPattern
     from spark_cep.udfs.rows.table import RowTable
+    from spark_cep.udfs.task_clock import TaskClock
     from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.tally import ErrorTally
 
@@ -245,8 +246,15 @@ def _match_labels(gapped: GapPattern, matches: GapMatches) -> Array:
 class GapSearch:
     """Matches the points of a pattern by joins. Needs the whole input: no partition is open."""
 
-    def __init__(self, gapped: GapPattern, table: RowTable, tally: ErrorTally) -> None:
+    def __init__(
+        self,
+        gapped: GapPattern,
+        table: RowTable,
+        tally: ErrorTally,
+        clock: TaskClock | None = None,
+    ) -> None:
         self.table = table
+        self._clock = clock
         self.counts = SearchCounts()
         self._gapped = gapped
         self._tally = tally
@@ -259,7 +267,7 @@ class GapSearch:
         table, gapped, counts = self.table, self._gapped, self.counts
         if not table.size:
             return
-        budget = StepBudget(table)
+        budget = StepBudget(table, self._clock)
         matches = select_matches(
             gapped, table, PreferredMatcher(gapped, table, self._tally, budget)
         )
