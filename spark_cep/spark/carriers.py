@@ -14,10 +14,14 @@ Always holds: `decode(encode(x))` is x, NULLs included, at any depth of structs,
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
+if TYPE_CHECKING:
+    from spark_cep.spark.selection import Expression
 
 _ColumnConversion = Callable[[Column, T.DataType], Column]
 
@@ -88,6 +92,11 @@ def decode(column: Column, data_type: T.DataType) -> Column:
         for field, name in zip(data_type, _carrier_names(data_type), strict=True)
     ]
     return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def decode_column(name: str, data_type: T.DataType) -> Expression:
+    """`decode` of the column of this name."""
+    return name if needs_no_carrier(data_type) else decode(F.col(name), data_type)
 
 
 def _carrier_struct(data_type: T.StructType) -> T.StructType:

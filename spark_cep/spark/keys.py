@@ -26,8 +26,9 @@ from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.refusals import column_refusal
 from spark_cep.expressions.schema import OrderColumn
 from spark_cep.expressions.shipment import PartitionKey
+from spark_cep.spark.selection import quote_column, select_named
 from spark_cep.spark.source import SourceFrame, read_source
-from spark_cep.spark.typing import SparkTyper, error_sentence, quote_column, silence_spark
+from spark_cep.spark.typing import SparkTyper, error_sentence, silence_spark
 
 if TYPE_CHECKING:
     from spark_cep.expressions.schema import OrderBy
@@ -41,10 +42,12 @@ def resolve_keys(
     texts = [*map(quote_column, partition), *inferred]
     if not texts:
         return ()
-    types = df.select(*[F.expr(text).alias(f"k{n}") for n, text in enumerate(texts)]).schema
-    return tuple(
-        _canonical_key(text, field.dataType) for text, field in zip(texts, types, strict=True)
-    )
+    known = {quote_column(field.name): field.dataType for field in df.schema}
+    types = [known[text] for text in texts if text in known]
+    if len(types) < len(texts):
+        named = [(text, f"k{n}") for n, text in enumerate(texts)]
+        types = [field.dataType for field in select_named(df, named).schema]
+    return tuple(_canonical_key(text, type_) for text, type_ in zip(texts, types, strict=True))
 
 
 def _canonical_key(text: str, data_type: T.DataType) -> PartitionKey:
@@ -59,9 +62,14 @@ def _canonical_key(text: str, data_type: T.DataType) -> PartitionKey:
     return PartitionKey(canonical, plain=False, shows=not has_map)
 
 
+# Types that need no question to Spark.
+_GROUPABLE = (T.NumericType, T.StringType, T.BooleanType, T.DatetimeType, T.BinaryType)
+
+
 def check_groupable(df: DataFrame, names: Sequence[str]) -> None:
     """Refuses what GROUP BY refuses: keys are compared as it compares them."""
-    if not names:
+    known = {field.name: field.dataType for field in df.schema}
+    if all(isinstance(known.get(name), _GROUPABLE) for name in names):
         return
     with silence_spark():
         try:
@@ -95,9 +103,11 @@ def _directed(df: DataFrame, column: Any) -> Any:
 
 def check_ordered_by_bytes(df: DataFrame, orders: Sequence[OrderBy]) -> None:
     """Refuses collated strings, also inside structs and arrays."""
-    expressions = [each.expression for each in orders]
-    columns = [F.expr(each) if isinstance(each, str) else each for each in expressions]
-    schema = df.select(*[each.alias(f"o{n}") for n, each in enumerate(columns)]).schema
+    # A string of another kind than "string" has a collation; others may contain one.
+    expressions = [each.expression for each in orders if each.type.kind == "other"]
+    if not expressions:
+        return
+    schema = select_named(df, [(each, f"o{n}") for n, each in enumerate(expressions)]).schema
     for expression, field in zip(expressions, schema, strict=True):
         if is_collated(field.dataType):
             raise PatternError(

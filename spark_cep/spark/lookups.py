@@ -44,14 +44,9 @@ from spark_cep.remotes.sources import (
 from spark_cep.spark import carriers
 from spark_cep.spark.entry import make_stage_entry
 from spark_cep.spark.prepare import candidate_mask
+from spark_cep.spark.selection import as_column, quote_column
 from spark_cep.spark.source import is_setting_on
-from spark_cep.spark.typing import (
-    data_type_of,
-    error_sentence,
-    quote_column,
-    silence_spark,
-    type_of,
-)
+from spark_cep.spark.typing import data_type_of, error_sentence, silence_spark, type_of
 from spark_cep.udfs.errors import RemoteError, WorkerError
 from spark_cep.udfs.remote_spec import RemoteSpec
 from spark_cep.udfs.remotes.keys import LocalTable
@@ -537,7 +532,7 @@ def _guard_column(conditions: Sequence[RowExpression], columns: set[str]) -> Col
         for each in conditions
         if not (isinstance(each, str) and any(name in each for name in columns))
     ]
-    return candidate_mask([own]) == F.lit(1) if own else F.lit(True)
+    return as_column(candidate_mask([own])) == F.lit(1) if own else F.lit(True)
 
 
 def _make_sought(each: LookupColumn) -> LookupRequest:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from spark_cep.errors import PatternError
 from spark_cep.events.compiled import drops_rows
 from spark_cep.spark import carriers
+from spark_cep.spark.selection import Expression, as_column, in_brackets, select_named
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class PreparedRows:
     raw: StructType
 
 
-def candidate_mask(masks: Sequence[Sequence[str | Column]]) -> Column:
+def candidate_mask(masks: Sequence[Sequence[str | Column]]) -> Expression:
     """One bit for each variable: the row meets all of its conditions on a single row."""
     if len(masks) > MOST_VARIABLES:
         raise PatternError(
@@ -59,20 +60,29 @@ def candidate_mask(masks: Sequence[Sequence[str | Column]]) -> Column:
         )
     kind = next(kind for most, kind in _MASK_TYPES if len(masks) <= most)
     bits = [_mask_bit(conditions, 1 << place, kind) for place, conditions in enumerate(masks)]
-    return reduce(lambda left, right: left.bitwiseOR(right), bits)
+    texts = [each for each in bits if isinstance(each, str)]
+    if len(texts) == len(bits):
+        return " | ".join(texts)
+    return reduce(lambda left, right: left.bitwiseOR(right), map(as_column, bits))
 
 
-def _mask_bit(conditions: Sequence[str | Column], bit: int, kind: str) -> Column:
+def _mask_bit(conditions: Sequence[str | Column], bit: int, kind: str) -> Expression:
     """Nested CASEs, so that a later condition is not even tried where an earlier one fails."""
+    texts = [each for each in conditions if isinstance(each, str)]
+    if len(texts) == len(conditions):
+        text, zero = (f"CAST({number} AS {kind})" for number in (bit, 0))
+        for condition in reversed(texts):
+            text = f"CASE WHEN {in_brackets(condition)} THEN {text} ELSE {zero} END"
+        return f"({text})"
     value = F.lit(bit).cast(kind)
-    for condition in reversed(conditions):
-        value = F.when(_as_column(condition), value).otherwise(F.lit(0).cast(kind))
+    for each in reversed(conditions):
+        value = F.when(as_column(each), value).otherwise(F.lit(0).cast(kind))
     return value
 
 
-def add_mask(df: DataFrame, candidates: Column) -> DataFrame:
+def add_mask(df: DataFrame, candidates: Expression) -> DataFrame:
     """The input with the candidate mask beside it."""
-    return df.select("*", candidates.alias(MASK))
+    return select_named(df, [(candidates, MASK)], ["*"])
 
 
 def filter_candidates(df: DataFrame, compiled: CompiledPattern) -> DataFrame:
@@ -80,12 +90,16 @@ def filter_candidates(df: DataFrame, compiled: CompiledPattern) -> DataFrame:
     them, and counts them."""
     if not drops_rows(compiled):
         return df
-    kept = [F.col(MASK) != F.lit(0)] if all(compiled.masks) else []
-    kept += [F.expr(key).isNotNull() for key in compiled.inferred]
+    kept = [f"{MASK} != 0"] if all(compiled.masks) else []
+    kept += [f"{in_brackets(key)} IS NOT NULL" for key in compiled.inferred]
     if not kept:
         return df
-    time, type_ = _as_column(compiled.orders[0].expression), compiled.orders[0].type
-    return df.filter(reduce(operator.and_, kept) | has_no_time(time, type_))
+    time, type_ = compiled.orders[0].expression, compiled.orders[0].type
+    if isinstance(time, str):
+        text = in_brackets(time)
+        timeless = f"{text} IS NULL" + (f" OR isnan({text})" if type_.kind == "float" else "")
+        return df.filter(f"({' AND '.join(kept)}) OR {timeless}")
+    return df.filter(F.expr(" AND ".join(kept)) | has_no_time(time, type_))
 
 
 def has_no_time(time: Column, type_: Type) -> Column:
@@ -94,7 +108,7 @@ def has_no_time(time: Column, type_: Type) -> Column:
 
 def select_shipped(df: DataFrame, shipment: Shipment) -> PreparedRows:
     """The shipped columns; types that cannot travel are encoded."""
-    chosen = df.select(*_shipped_columns(shipment, range(len(shipment.shipped))))
+    chosen = select_named(df, _shipped_items(shipment, range(len(shipment.shipped))))
     return PreparedRows(_encode_columns(chosen), chosen.schema)
 
 
@@ -102,12 +116,12 @@ def select_places(
     df: DataFrame, shipment: Shipment, places: Sequence[int], beside: Sequence[str] = ()
 ) -> DataFrame:
     """Only these of the shipped columns, as they travel, and columns of the rows beside them."""
-    return _encode_columns(df.select(*beside, *_shipped_columns(shipment, places)))
+    return _encode_columns(select_named(df, _shipped_items(shipment, places), beside))
 
 
-def _shipped_columns(shipment: Shipment, places: Iterable[int]) -> list[Column]:
+def _shipped_items(shipment: Shipment, places: Iterable[int]) -> list[tuple[Expression, str]]:
     names = shipment.names()
-    return [shipped_column(shipment.shipped[place]).alias(names[place]) for place in places]
+    return [(_shipped_expression(shipment.shipped[place]), names[place]) for place in places]
 
 
 def _encode_columns(df: DataFrame) -> DataFrame:
@@ -119,13 +133,19 @@ def _encode_columns(df: DataFrame) -> DataFrame:
 
 def shipped_column(each: ShippedColumn) -> Column:
     """A shipped column over rows with their mask."""
+    return as_column(_shipped_expression(each))
+
+
+def _shipped_expression(each: ShippedColumn) -> Expression:
     if each.role == "mask":
-        return F.col(MASK)
-    column = _as_column(each.expression)
+        return MASK
     if each.guards is None:
-        return column
+        return each.expression
     bits = sum(1 << variable for variable in each.guards)
-    return F.when(F.col(MASK).bitwiseAND(F.lit(bits).cast("bigint")) != F.lit(0), column)
+    guard = f"({MASK} & {bits}L) != 0L"
+    if isinstance(each.expression, str):
+        return f"CASE WHEN {guard} THEN {in_brackets(each.expression)} END"
+    return F.when(F.expr(guard), as_column(each.expression))
 
 
 # ---- distribution --------------------------------------------------------------------------------
@@ -202,7 +222,3 @@ def bucket_column(keys: Sequence[int], slice_: int | None, buckets: int) -> Colu
     # Each part is taken modulo first: a sum of two hashes could overflow.
     places = [F.pmod(part, count) for part in parts] or [F.lit(0)]
     return places[0] if len(places) == 1 else F.pmod(reduce(operator.add, places), count)
-
-
-def _as_column(expression: str | Column) -> Column:
-    return F.expr(expression) if isinstance(expression, str) else expression

@@ -7,7 +7,7 @@ expressions know, so that conditions and measures over them are Spark's own to e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ from pyspark.sql import types as T
 from spark_cep.rows.compiled import RowReading, reading_name
 from spark_cep.spark import carriers
 from spark_cep.spark.lookups import METRICS_COLUMN, MetricsSink, RemoteSources, add_lookups
-from spark_cep.spark.typing import data_type_of, quote_column
+from spark_cep.spark.selection import Expression, make_struct, quote_column, select_named
+from spark_cep.spark.typing import data_type_of
 
 if TYPE_CHECKING:
     from spark_cep.events.answer import AnswerShape
@@ -83,18 +84,20 @@ def project_matches(
     if answer.sought:
         named = _add_lookups(found, answer, _name_columns(answer, variables, raw), after)
     else:
-        named = found.counted(found.df).select(*_name_columns(answer, variables, raw))
+        named = select_named(found.counted(found.df), _name_columns(answer, variables, raw))
         for condition in after:
-            named = named.filter(F.expr(condition))
+            named = named.filter(condition)
     named = _drop_hidden_fields(named, answer, variables)
     if answer.shape == "rows":
         return _explode_events(named, answer, variables)
     if answer.shape == "measures":
-        measures = [F.expr(each.sql).alias(each.name) for each in answer.measures]
-        return named.select(*_partition_columns(answer, _variable_names(variables)), *measures)
-    positive = [F.col(quote_column(each.name)) for each in variables if not each.negated]
-    bounds = [F.col(name) for name in ("match_start", "match_end")]
-    return named.select(*_partition_columns(answer, _variable_names(variables)), *positive, *bounds)
+        measures = [(each.sql, each.name) for each in answer.measures]
+        return select_named(
+            named, [*_partition_columns(answer, _variable_names(variables)), *measures]
+        )
+    positive = [each.name for each in variables if not each.negated]
+    shown = [(quote_column(name), name) for name in (*positive, "match_start", "match_end")]
+    return select_named(named, [*_partition_columns(answer, _variable_names(variables)), *shown])
 
 
 def _drop_hidden_fields(
@@ -109,17 +112,19 @@ def _drop_hidden_fields(
 
 
 def _add_lookups(
-    found: MatchFrame, answer: AnswerShape, named: Sequence[Column], after: Sequence[str]
+    found: MatchFrame,
+    answer: AnswerShape,
+    named: Sequence[tuple[Expression, str]],
+    after: Sequence[str],
 ) -> DataFrame:
     """The matches with what measures look up. The rows of counts pass through the lookups, which
     add their own; where a variable has the name of their column, they are taken out before."""
-    spelled = found.df.select(*named).columns
-    if METRICS_COLUMN in {name.casefold() for name in spelled}:
-        rows = found.counted(found.df).select(*named)
+    if METRICS_COLUMN in {name.casefold() for _, name in named}:
+        rows = select_named(found.counted(found.df), named)
         for condition in after:
             rows = rows.filter(F.expr(condition))
         return add_lookups(rows, answer.sought, found.sources)
-    rows = found.df.select(*named, F.col(METRICS_COLUMN))
+    rows = select_named(found.df, [*named, (METRICS_COLUMN, METRICS_COLUMN)])
     for condition in after:
         rows = rows.filter(
             F.when(F.col(METRICS_COLUMN).isNull(), F.expr(condition)).otherwise(True)
@@ -131,26 +136,26 @@ def _add_lookups(
 
 def _name_columns(
     answer: AnswerShape, variables: Sequence[Variable], raw: T.StructType
-) -> list[Column]:
+) -> list[tuple[Expression, str]]:
     """Everything that an expression may name. A variable's name hides all others, a partition
     column's those of the bounds."""
     output = answer.output
-    columns = [F.col("match_number").alias("__cep_number")] if output.numbered else []
+    columns: list[tuple[Expression, str]] = []
+    if output.numbered:
+        columns.append(("match_number", "__cep_number"))
     columns += [
-        _decode_struct(each, variables, raw).alias(variables[each.variable].name)
+        (_decode_struct(each, variables, raw), variables[each.variable].name)
         for each in output.structs
     ]
     taken = _variable_names(variables)
     for place, field in enumerate(output.partition):
-        original = raw.fields[field.column].dataType
-        value = carriers.decode(F.col(f"p{place}"), original)
-        columns.append(
-            value.alias(_hidden_column(place) if field.name.casefold() in taken else field.name)
-        )
+        value = carriers.decode_column(f"p{place}", raw.fields[field.column].dataType)
+        name = _hidden_column(place) if field.name.casefold() in taken else field.name
+        columns.append((value, name))
     taken |= {field.name.casefold() for field in output.partition}
     for own, name in (("first", "match_start"), ("last", "match_end")):
         if output.bounds and name not in taken:
-            columns.append(F.col(own).alias(name))
+            columns.append((own, name))
     return columns
 
 
@@ -162,28 +167,24 @@ def _hidden_column(place: int) -> str:
     return f"__cep_p{place}"
 
 
-def _partition_columns(answer: AnswerShape, taken: set[str]) -> list[Column]:
+def _partition_columns(answer: AnswerShape, taken: set[str]) -> list[tuple[Expression, str]]:
     return [
-        F.col(_hidden_column(place)).alias(name)
-        if name.casefold() in taken
-        else F.col(quote_column(name))
+        (_hidden_column(place) if name.casefold() in taken else quote_column(name), name)
         for place, name in enumerate(answer.partition)
     ]
 
 
-def _decode_struct(each: Struct, variables: Sequence[Variable], raw: T.StructType) -> Column:
+def _decode_struct(each: Struct, variables: Sequence[Variable], raw: T.StructType) -> Expression:
     if each.flat:
-        fields = zip(each.names(), each.fields, strict=True)
-        return F.struct(
-            *[
-                carriers.decode(F.col(name), raw.fields[field.column].dataType).alias(field.name)
-                for name, field in fields
-            ]
-        )
+        values = [
+            (carriers.decode_column(name, raw.fields[field.column].dataType), field.name)
+            for name, field in zip(each.names(), each.fields, strict=True)
+        ]
+        return make_struct(values)
     original: T.DataType = struct_type(each.fields, raw)
     if variables[each.variable].is_list:
         original = T.ArrayType(original, False)
-    return carriers.decode(F.col(f"v{each.variable}"), original)
+    return carriers.decode_column(f"v{each.variable}", original)
 
 
 def _event_rows(
@@ -192,11 +193,11 @@ def _event_rows(
     """One row for each matched event, as the engine gives them."""
     names = F.array(*[F.lit(each.name) for each in variables])
     fields = [
-        carriers.decode(F.col(f"f{place}"), raw.fields[field.column].dataType).alias(field.name)
+        (carriers.decode_column(f"f{place}", raw.fields[field.column].dataType), field.name)
         for place, field in enumerate(answer.output.row)
     ]
-    variable = F.element_at(names, F.col("variable") + F.lit(1)).alias("variable")
-    return matches.select(F.col("match_number").alias("match_id"), variable, *fields)
+    variable = F.element_at(names, F.col("variable") + F.lit(1))
+    return select_named(matches, [("match_number", "match_id"), (variable, "variable"), *fields])
 
 
 def _explode_events(
@@ -256,42 +257,42 @@ def project_rows(
 ) -> DataFrame:
     """The answer from the matcher's rows; `raw` has the shipped columns' own types."""
     names = [each.name for each in compiled.variables]
-    payload = [
-        carriers.decode(F.col(f"{answer.prefix}{place}"), raw.fields[field.column].dataType)
-        for place, field in enumerate(answer.output.columns)
+    columns = answer.output.columns
+    decoded_items: list[tuple[Expression, str]] = [
+        (
+            carriers.decode_column(f"{answer.prefix}{place}", raw.fields[field.column].dataType),
+            f"__cep_{place}",
+        )
+        for place, field in enumerate(columns)
     ]
-    readings = [
-        _decode_reading(F.col(f"m{place}"), each, names, raw).alias(reading_name(place))
+    decoded_items += [
+        (_decode_reading(f"m{place}", each, names, raw), reading_name(place))
         for place, each in enumerate(compiled.readings)
     ]
-    kept = [each.alias(f"__cep_{place}") for place, each in enumerate(payload)]
     if answer.sought:
         # The rows of counts pass through the lookups, which add their own.
         decoded = add_lookups(
-            found.df.select(*kept, *readings, F.col(METRICS_COLUMN)),
+            select_named(found.df, [*decoded_items, (METRICS_COLUMN, METRICS_COLUMN)]),
             answer.sought,
             found.sources,
             MetricsSink(found.counted, of_engine=True),
         )
     else:
-        decoded = found.counted(found.df).select(*kept, *readings)
+        decoded = select_named(found.counted(found.df), decoded_items)
 
-    def shown(place: int) -> Column:
-        return F.col(f"__cep_{place}").alias(answer.output.columns[place].name)
+    def shown(places: Iterable[int]) -> list[tuple[Expression, str]]:
+        return [(f"__cep_{place}", columns[place].name) for place in places]
 
-    return decoded.select(
-        *map(shown, answer.before),
-        *[F.expr(each.sql).alias(each.name) for each in compiled.measures],
-        *map(shown, answer.after),
-    )
+    measures = [(each.sql, each.name) for each in compiled.measures]
+    return select_named(decoded, [*shown(answer.before), *measures, *shown(answer.after)])
 
 
 def _decode_reading(
-    value: Column, reading: RowReading, names: Sequence[str], raw: T.StructType
-) -> Column:
+    column: str, reading: RowReading, names: Sequence[str], raw: T.StructType
+) -> Expression:
     if not reading.label:
-        return carriers.decode(value, _carried_type(reading, raw))
-    spelled = F.array(*[F.lit(name) for name in names])
+        return carriers.decode_column(column, _carried_type(reading, raw))
+    value, spelled = F.col(column), F.array(*[F.lit(name) for name in names])
 
     def name_of(number: Column) -> Column:
         # Not element_at: of an array without NULLs it takes a NULL place for the last (Spark 4.3).

@@ -165,7 +165,7 @@ def _describe_join(name: str, sources: RemoteSources) -> str:
     if most is None or most < 0:
         return f"both sides shuffled by key: {_BROADCAST_THRESHOLD} is disabled"
     table = make_unique(remote, name, [f"k{place}" for place in range(len(remote.source.key))])
-    expected = estimate_size(table, None).bytes
+    expected = estimate_size(table, None, table).bytes
     if expected is None:
         return (
             "both sides shuffled by key, unless the table is small: Spark cannot estimate its size"

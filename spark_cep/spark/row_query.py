@@ -258,7 +258,7 @@ class RowQuery:
     def layout(self, shipped: DataFrame) -> Layout:
         return choose_layout(
             LayoutFacts(
-                size=estimate_size(shipped, None),
+                size=estimate_size(shipped, None, self.source.df),
                 has_keys=bool(self.query.keys),
                 slicing=None,
                 forced_buckets=self.source.setting(BUCKETS_CONF),

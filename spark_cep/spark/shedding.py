@@ -28,8 +28,9 @@ from spark_cep.planner.layout import choose_slicing, time_coordinate
 from spark_cep.planner.statistics import needed_columns, with_all_columns
 from spark_cep.spark import prepare
 from spark_cep.spark.prepare import MASK, shipped_column
+from spark_cep.spark.selection import quote_column
 from spark_cep.spark.source import count_cores, shuffle_partitions
-from spark_cep.spark.typing import quote_column, type_of
+from spark_cep.spark.typing import type_of
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_cep.spark.selection import as_column, quote_column, select_named
 from spark_cep.udfs.expressions import Constant, Type
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class SparkTyper:
 
     def of_row(self, expressions: Sequence[str | Column]) -> list[Type | str]:
         """The type of each expression over one input row, or a sentence about what is wrong."""
-        found = self._schema(self._df, [_make_scalar(each) for each in expressions])
+        found = self._types_of_texts(expressions)
+        if found is None:
+            found = self._schema(self._df, [_make_scalar(each) for each in expressions])
         return [each if isinstance(each, str) else type_of(each) for each in found]
 
     def of_match(
@@ -87,6 +90,22 @@ class SparkTyper:
             bounds = (each for each in ("match_start", "match_end") if each not in taken)
             columns.extend(time.alias(each) for each in bounds)
         return self._df.select(*columns)
+
+    def _types_of_texts(
+        self, expressions: Sequence[str | Column]
+    ) -> Sequence[T.DataType | str] | None:
+        """The types if all are valid texts."""
+        if not expressions or not all(isinstance(each, str) for each in expressions):
+            return None
+        scalars = [f"CASE WHEN TRUE THEN ({each}\n) END" for each in expressions]
+        first = quote_column(self._df.columns[0])
+        items = [(each, f"e{place}") for place, each in enumerate((first, *scalars))]
+        with silence_spark():
+            try:
+                fields = select_named(self._df, items).schema.fields
+            except PySparkException:
+                return None
+        return [field.dataType for field in fields[1:]]
 
     def _schema(
         self, df: DataFrame, makers: Sequence[Callable[[], Column]]
@@ -163,15 +182,6 @@ def _is_binary(data_type: T.StringType) -> bool:
     return getattr(data_type, "collation", "UTF8_BINARY") == "UTF8_BINARY"
 
 
-def quote_column(name: str) -> str:
-    """A column name as SQL text.
-
-    >>> quote_column("a`b")
-    '`a``b`'
-    """
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _make_expression(text: str) -> Callable[[], Column]:
     return lambda: F.expr(text)
 
@@ -180,8 +190,7 @@ def _make_scalar(expression: str | Column) -> Callable[[], Column]:
     """CASE lets any scalar through and makes a generator (`explode`) the error that it is."""
 
     def make() -> Column:
-        column = F.expr(expression) if isinstance(expression, str) else expression
-        return F.when(F.lit(True), column)
+        return F.when(F.lit(True), as_column(expression))
 
     return make
 
