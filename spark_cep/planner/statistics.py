@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
 # ---- the sample ----------------------------------------------------------------------------------
 
 # The first rows are taken before any filter, so even a pattern without matches reads no more rows.
-# Over files and tables Spark stops there; after a sort or an aggregate it may have to compute the
-# whole input. The sample affects the speed of a query, never its answer. `statistics=` with
-# rates, a plan with an order, or `spark.cep.sample` set to "off" avoid it.
+# Nothing is sampled where Spark would have to compute the whole input for them (`spark/sample.py`).
+# The sample affects the speed of a query, never its answer. `statistics=` with rates, a plan with
+# an order, or `spark.cep.sample` set to "off" avoid it.
 
 
 SAMPLE_CONF = "spark.cep.sample"
-# Enough to distinguish rates of 1 in 1,000, at 0.08 s (20,000 rows as Python objects: 0.2 s).
-SAMPLE_ROWS = 10_000
+SECONDS_CONF = "spark.cep.sample.seconds"
+# The first job of a session takes about 1 s more.
+DEFAULT_SECONDS = 3.0
+# Enough to distinguish rates of 1 in 1,000.
+SAMPLE_ROWS = 5_000
 # In a smaller sample a key may appear hot by chance.
 ENOUGH_ROWS = 1_000
 
@@ -73,6 +77,23 @@ def is_sampling_on(setting: str) -> bool:
     return setting != "off"
 
 
+def sample_seconds(setting: str) -> float:
+    """How long a sample may take; raises PlanError if the setting is invalid.
+
+    >>> sample_seconds(""), sample_seconds("0.5")
+    (3.0, 0.5)
+    """
+    if not setting:
+        return DEFAULT_SECONDS
+    try:
+        seconds = float(setting)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < inf:
+        raise PlanError(f"{SECONDS_CONF} is {setting!r}", hint="set it to a number above 0")
+    return seconds
+
+
 def needed_columns(program: Program) -> tuple[int, ...]:
     """The shipped columns that statistics need."""
     read = {
@@ -85,16 +106,17 @@ def needed_columns(program: Program) -> tuple[int, ...]:
     return tuple(sorted({program.mask, *program.keys, *orders, *read}))
 
 
-def summarize_sample(program: Program, table: pa.Table) -> Sample:
+def summarize_sample(program: Program, table: pa.Table, *, complete: bool) -> Sample:
+    """The statistics of sampled rows. `complete`: the input has no other rows."""
     whole = drop_null_times(program, with_all_columns(program, table))
     # Arithmetic errors in a sample affect only the speed of the query.
     with np.errstate(all="ignore"):
         estimates = estimate_from_table(program, whole)
     partition = Events(program, whole).partition
     largest = int((partition.end - partition.start).max()) if whole.num_rows else 0
-    return Sample(
-        table.num_rows, table.num_rows < SAMPLE_ROWS, largest, _scale_to_million(estimates, table)
-    )
+    if not complete:
+        estimates = _scale_to_million(estimates, table.num_rows)
+    return Sample(table.num_rows, complete, largest, estimates)
 
 
 def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
@@ -106,11 +128,11 @@ def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
     return pa.table(dict(zip(program.columns, columns, strict=True)))
 
 
-def _scale_to_million(estimates: Estimates | None, table: pa.Table) -> Estimates | None:
-    """Estimates for a million rows, unless the sample is the whole input."""
-    if estimates is None or table.num_rows < SAMPLE_ROWS:
-        return estimates
-    return replace(estimates, windows=estimates.windows * 1_000_000 / table.num_rows)
+def _scale_to_million(estimates: Estimates | None, rows: int) -> Estimates | None:
+    """Estimates for a million rows."""
+    if estimates is None:
+        return None
+    return replace(estimates, windows=estimates.windows * 1_000_000 / rows)
 
 
 # A rate of 0 counts as this share of the smallest positive one.

@@ -30,12 +30,13 @@ from spark_cep.planner.layout import (
 from spark_cep.planner.named_plans import check_plan_request
 from spark_cep.planner.statistics import (
     SAMPLE_CONF,
-    SAMPLE_ROWS,
+    SECONDS_CONF,
     NoSample,
     Sample,
     check_statistics,
     is_sampling_on,
     needed_columns,
+    sample_seconds,
     with_statistics,
 )
 from spark_cep.remotes.sources import check_remotes_used, pattern_texts
@@ -62,6 +63,7 @@ from spark_cep.spark.projection import MatchFrame, event_schema, project_matches
 from spark_cep.spark.query import NO_OBSERVERS, RowObservers
 from spark_cep.spark.remote_report import add_remote_facts, event_calls_by_column, event_places
 from spark_cep.spark.report import add_stream_facts, build_report, job_title
+from spark_cep.spark.sample import SampleRequest, take_sample
 from spark_cep.spark.shedding import (
     SheddingPlan,
     StreamSheddingPlan,
@@ -72,7 +74,7 @@ from spark_cep.spark.shedding import (
     shed_counts,
 )
 from spark_cep.spark.shedding_report import add_shedding_facts, add_stream_shedding_facts
-from spark_cep.spark.source import estimate_size, take_sample
+from spark_cep.spark.source import estimate_size
 from spark_cep.spark.stream import check_bounded, check_consumption, check_watermark
 from spark_cep.spark.typing import SparkTyper
 from spark_cep.udfs.program import Adaptation, Program
@@ -288,16 +290,29 @@ class EventQuery:
             return NoSample("no sample of a stream: each bucket plans from what it has seen")
         if not is_sampling_on(self.source.setting(SAMPLE_CONF)):
             return NoSample(f"no sample, for {SAMPLE_CONF} is off")
-        rows = self._masked
-        if self._shedding is not None:
-            rows = drop_shed_rows(filter_candidates(rows, compiled), self._shedding)
+        seconds = sample_seconds(self.source.setting(SECONDS_CONF))
+        shipped = self.query.shipment.shipped
         places = needed_columns(self._unplanned)
-        return take_sample(
-            self.source.df,
-            self._sample_key([self.query.shipment.shipped[place].expression for place in places]),
-            lambda: select_places(rows.limit(SAMPLE_ROWS), self.query.shipment, places),
+        reads = [shipped[place].expression for place in places]
+        request = SampleRequest(
             self._unplanned,
+            lambda df: select_places(self._sampled_rows(df), self.query.shipment, places),
+            reads=[*reads, *(text for texts in compiled.masks for text in texts)],
+            by_itself=self._shedding is not None or self._looks_up,
+            key=self._sample_key(reads),
         )
+        return take_sample(self.source.df, request, seconds)
+
+    @property
+    def _looks_up(self) -> bool:
+        return bool(self.compiled.lookups or self.compiled.remotes)
+
+    def _sampled_rows(self, df: DataFrame) -> DataFrame:
+        """The rows of the input, or of its first rows, that a sample is made of."""
+        rows = self._add_mask(df)
+        if self._shedding is not None:
+            rows = drop_shed_rows(filter_candidates(rows, self.compiled), self._shedding)
+        return rows
 
     def _sample_key(self, shipped: Sequence[RowExpression]) -> str | None:
         """What a sample is made of; None where two queries cannot be compared: a Column and a
@@ -306,7 +321,7 @@ class EventQuery:
         texts = [*shipped, *(text for texts in compiled.masks for text in texts)]
         if not all(isinstance(each, str) for each in texts):
             return None
-        if compiled.lookups or compiled.remotes or self.request.options.shed is not None:
+        if self._looks_up or self.request.options.shed is not None:
             return None
         said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
         return repr(said)
@@ -323,7 +338,7 @@ class EventQuery:
         rows = known.rows if known is not None and known.complete else None
         return choose_layout(
             LayoutFacts(
-                size=estimate_size(shipped, rows),
+                size=estimate_size(shipped, rows, self.source.df),
                 has_keys=bool(self.query.keys),
                 slicing=slicing,
                 forced_buckets=self.source.setting(BUCKETS_CONF),

@@ -25,7 +25,7 @@ from spark_cep.remote import RemoteFunction, RemoteTable
 from spark_cep.remotes.sources import choose_outside
 from spark_cep.spark.lookups import choose_for_engine, make_unique
 from spark_cep.spark.report import strip_quotes
-from spark_cep.spark.source import estimate_size
+from spark_cep.spark.source import estimate_bytes
 
 if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledPattern
@@ -165,7 +165,7 @@ def _describe_join(name: str, sources: RemoteSources) -> str:
     if most is None or most < 0:
         return f"both sides shuffled by key: {_BROADCAST_THRESHOLD} is disabled"
     table = make_unique(remote, name, [f"k{place}" for place in range(len(remote.source.key))])
-    expected = estimate_size(table, None, table).bytes
+    expected = estimate_bytes(table)
     if expected is None:
         return (
             "both sides shuffled by key, unless the table is small: Spark cannot estimate its size"

@@ -1,6 +1,5 @@
 """The input DataFrame, read without running it: its columns, the settings of its session, the size
-of
-its rows, the text of its plan; and the sample of its first rows.
+of its rows and the text of its plan.
 
 Classic sessions answer through the JVM, Connect sessions through what the client offers.
 """
@@ -9,24 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as T
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.byte_sizes import byte_size
 from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.planner.layout import InputSize
-from spark_cep.planner.statistics import NoSample, Sample, summarize_sample
 from spark_cep.spark.typing import type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
-
-    from spark_cep.udfs.program import Program
 
 
 # ---- the input -----------------------------------------------------------------------------------
@@ -82,16 +78,17 @@ UNKNOWN_CORES = 8
 _UNKNOWN_BYTES = 1 << 60
 
 
-def estimate_size(prepared: DataFrame, rows: int | None) -> InputSize:
-    """What is known of the rows that will be shipped, without reading any."""
+def estimate_size(prepared: DataFrame, rows: int | None, source: DataFrame) -> InputSize:
+    """What is known of the rows of `prepared`, which are made from those of `source`, without
+    reading any."""
     session = prepared.sparkSession
     partitions = shuffle_partitions(str(session.conf.get("spark.sql.shuffle.partitions", "")))
     is_adaptive = is_setting_on(prepared, "spark.sql.adaptive.enabled", "true") and is_setting_on(
         prepared, "spark.sql.adaptive.coalescePartitions.enabled", "true"
     )
-    bytes_ = None if rows is not None else _try_estimate_bytes(prepared)
-    row_bytes = sum(_value_bytes(field.dataType) for field in prepared.schema)
-    return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, max(1, row_bytes))
+    bytes_ = None if rows is not None else input_bytes(source)
+    row_bytes = _row_bytes(prepared.schema)
+    return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, row_bytes)
 
 
 def shuffle_partitions(setting: str) -> int:
@@ -100,21 +97,6 @@ def shuffle_partitions(setting: str) -> int:
     (64, 200)
     """
     return int(setting) if setting.isdigit() else 200
-
-
-_FIXED_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4}
-_TEXT_BYTES = 20  # as Spark estimates it
-_NESTED_BYTES = 100
-
-
-def _value_bytes(data_type: DataType) -> int:
-    """The bytes of a value, roughly."""
-    name = data_type.typeName()
-    if name in {"string", "binary"}:
-        return _TEXT_BYTES
-    if name in {"array", "map", "struct", "variant"}:
-        return _NESTED_BYTES
-    return _FIXED_BYTES.get(name, 8)
 
 
 def count_cores(session: SparkSession) -> int:
@@ -174,15 +156,72 @@ def parse_leaf_bytes(plan: str) -> int | None:
     return sum(sizes) if sizes else None
 
 
-def _try_estimate_bytes(df: DataFrame) -> int | None:
-    """The estimate, or None where Spark fails: its optimizer evaluates constants and small local
-    data."""
+def parse_bytes(plan: str) -> int | None:
+    """The estimate of the topmost operator in the text of `explain("cost")`.
+
+    >>> parse_bytes("Filter (x), Statistics(sizeInBytes=7.8 KiB)")
+    7987
+    >>> parse_bytes("LogicalRDD, Statistics(sizeInBytes=8.0 EiB)") is None
+    True
+    """
+    found = re.search(r"sizeInBytes=([^,)]+)", plan)
+    size = None if found is None else byte_size(found[1])
+    return None if size is None or size >= _UNKNOWN_BYTES else size
+
+
+def estimate_bytes(df: DataFrame) -> int | None:
+    """Spark's estimate of the rows of `df`, by which it broadcasts tables."""
+    return _unless_spark_fails(_estimate_bytes, df)
+
+
+_BYTES = "_spark_cep_bytes"
+
+
+def input_bytes(df: DataFrame) -> int | None:
+    """What the tables and files that `df` reads are together; None if that is unknown. Kept with
+    `df`."""
+    if _BYTES not in df.__dict__:
+        df.__dict__[_BYTES] = _unless_spark_fails(_leaf_bytes, df)
+    found: int | None = df.__dict__[_BYTES]
+    return found
+
+
+def _unless_spark_fails(read: Callable[[DataFrame], int | None], df: DataFrame) -> int | None:
+    """None where Spark fails: its optimizer evaluates constants and small local data."""
     try:
-        return _estimate_bytes(df)
+        return read(df)
     except Exception as problem:
         if not is_spark_error(problem):
             raise
         return None
+
+
+# Spark's `defaultSize` of types, by which it estimates rows; 8 where nothing is here.
+_TYPE_BYTES: dict[type[T.DataType], int] = {
+    T.BooleanType: 1, T.ByteType: 1, T.ShortType: 2, T.IntegerType: 4, T.FloatType: 4,
+    T.DateType: 4, T.StringType: 20, T.BinaryType: 100, T.CalendarIntervalType: 16,
+}  # fmt: skip
+_ROW_OVERHEAD = 8
+
+
+def _row_bytes(schema: T.StructType) -> int:
+    return _ROW_OVERHEAD + sum(_type_bytes(field.dataType) for field in schema)
+
+
+def _type_bytes(data_type: T.DataType) -> int:
+    if isinstance(data_type, T.ArrayType):
+        return _type_bytes(data_type.elementType)
+    if isinstance(data_type, T.MapType):
+        return _type_bytes(data_type.keyType) + _type_bytes(data_type.valueType)
+    if isinstance(data_type, T.StructType):
+        return sum(_type_bytes(field.dataType) for field in data_type)
+    if isinstance(data_type, T.DecimalType):
+        return 8 if data_type.precision <= _LONG_DIGITS else 16
+    return _TYPE_BYTES.get(type(data_type), 8)
+
+
+# A decimal of up to so many digits is stored as a long.
+_LONG_DIGITS = 18
 
 
 def is_spark_error(problem: Exception) -> bool:
@@ -193,44 +232,20 @@ def is_spark_error(problem: Exception) -> bool:
 
 
 def _estimate_bytes(df: DataFrame) -> int | None:
+def _leaf_bytes(df: DataFrame) -> int | None:
     if not hasattr(df, "_jdf"):
         return parse_leaf_bytes(plan_text(df, "cost"))
     leaves = df._jdf.queryExecution().optimizedPlan().collectLeaves()
-    # A Python int if it is small, else Scala's BigInt.
-    sizes = [int(str(leaves.apply(n).stats().sizeInBytes())) for n in range(leaves.size())]
+    sizes = [_statistics_bytes(leaves.apply(place)) for place in range(leaves.size())]
     return None if not sizes or max(sizes) >= _UNKNOWN_BYTES else sum(sizes)
 
 
-# ---- the sample ----------------------------------------------------------------------------------
-
-# The first rows of the input are taken before any filter, so even a pattern that nothing matches
-# reads no more of it. Over files and tables Spark then reads no further; behind a sort or an
-# aggregate it may have to read all of the input to get them.
-
-
-_ATTRIBUTE = "_spark_cep_samples"
+def _estimate_bytes(df: DataFrame) -> int | None:
+    if not hasattr(df, "_jdf"):
+        return parse_bytes(plan_text(df, "cost"))
+    size = _statistics_bytes(df._jdf.queryExecution().optimizedPlan())
+    return None if size >= _UNKNOWN_BYTES else size
 
 
-def take_sample(
-    df: DataFrame, key: Hashable | None, rows: Callable[[], DataFrame], program: Program
-) -> Sample | NoSample:
-    """A sample, if Spark can compute the rows. Where it fails, the call goes on without one: it is
-    lazy, and the action may never read the row that fails.
-
-    `rows` gives the needed columns of the input's first rows. `key` identifies what they are made
-    of: the sample is kept with `df` under it, so that the same pattern reads nothing again. None:
-    two samples cannot be compared.
-    """
-    kept: dict[Any, Sample] = df.__dict__.setdefault(_ATTRIBUTE, {})
-    if key is not None and key in kept:
-        return kept[key]
-    try:
-        table = rows().toArrow()
-    except Exception as problem:
-        if not is_spark_error(problem):
-            raise
-        return NoSample(f"no sample, for Spark failed on it ({type(problem).__name__})")
-    sample = summarize_sample(program, table)
-    if key is not None:
-        kept[key] = sample
-    return sample
+def _statistics_bytes(plan: Any) -> int:
+    return int(str(plan.stats().sizeInBytes()))  # a Python int if it is small, else Scala's BigInt

@@ -21,6 +21,8 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # A busy machine is slow, and plans that tests expect come from samples.
+    "spark.cep.sample.seconds": "120",
     # Timestamps in expected answers are written in UTC.
     "spark.sql.session.timeZone": "UTC",
 }
