@@ -231,7 +231,6 @@ def is_spark_error(problem: Exception) -> bool:
     return bool(names & {"PySparkException", "Py4JJavaError"}) and "AnalysisException" not in names
 
 
-def _estimate_bytes(df: DataFrame) -> int | None:
 def _leaf_bytes(df: DataFrame) -> int | None:
     if not hasattr(df, "_jdf"):
         return parse_leaf_bytes(plan_text(df, "cost"))

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
 spark.conf.set("spark.sql.shuffle.partitions", "4")
+spark.conf.set("spark.cep.sample.seconds", "120")
 df = spark.range(200).selectExpr(
     "id % 2 AS k", "CAST(id AS INT) AS t",
     "CASE WHEN id % 7 < 2 THEN 'A' WHEN id % 5 = 0 THEN 'B' ELSE 'C' END AS kind",
@@ -91,6 +92,30 @@ for name, order, first in (("descends", F.col("t").desc(), "a"),
         df.match_pattern(seq(first, "b"), order_by=order)
     except cep.PatternError as problem:
         out[name] = problem.message
+from tests.spark.jobs import count_jobs
+def why(df):
+    return cep.plan_of(df).to_dict()["reason"]
+large = spark.range(0, 300_000, 1, 300).selectExpr(
+    "id % 2 AS k", "CAST(id AS INT) AS t", "substr('ABC', id % 3 + 1, 1) AS kind",
+    "timestamp_micros(id) AS ts", "CAST(id AS DECIMAL(20, 2)) AS d",
+)
+with count_jobs() as ran:
+    out["sampled"] = why(large.match_pattern(pattern, **options))
+out["tasks"] = ran.tasks
+with count_jobs() as ran:
+    for number in range(3):
+        other = seq(event("a", f"kind = 'C' AND t > {number}"), event("b", "kind = 'B'")).within(10)
+        out["shared"] = why(large.select("*").match_pattern(other, **options))
+out["again"] = len(ran)
+with count_jobs() as ran:
+    maxima = large.groupBy("k", "kind").agg(F.max("t").alias("t"))
+    out["behind"] = why(maxima.match_pattern(pattern, **options))
+    out["cut"] = why(large.limit(50).match_pattern(pattern, **options))
+out["refused"] = len(ran)
+spark.conf.set("spark.cep.sample.seconds", "0.001")
+tags = spark.getTags()
+out["late"] = why(large.filter("t > 7").match_pattern(pattern, **options))
+out["tags"] = tags == spark.getTags()
 spark.stop()
 print("RESULT " + json.dumps(out))
 """
@@ -179,3 +204,21 @@ def test_columns_are_read_as_in_a_classic_session(found: dict[str, object]) -> N
     assert found["literal"]
     assert "must be ascending" in str(found["descends"])
     assert "is not deterministic" in str(found["chance"])
+
+
+def test_the_sample_is_a_few_tasks_and_is_shared(found: dict[str, object]) -> None:
+    assert "the input's first 5,000 rows" in str(found["sampled"])
+    assert int(str(found["tasks"])) <= 9
+    assert "the input's first 5,000 rows" in str(found["shared"])
+    assert found["again"] == 0
+
+
+def test_plans_that_compute_everything_are_not_sampled(found: dict[str, object]) -> None:
+    assert "the input is behind an aggregate" in str(found["behind"])
+    assert "the input is behind a limit" in str(found["cut"])
+    assert found["refused"] == 0
+
+
+def test_a_sample_is_bounded_in_time(found: dict[str, object]) -> None:
+    assert "no sample: reading it takes longer than 0.001 s" in str(found["late"])
+    assert found["tags"]
