@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_cep.errors import PlanError
 from spark_cep.udfs.events.sampling import estimate_from_table
-from spark_cep.udfs.events.table import Events, drop_null_times
+from spark_cep.udfs.events.table import drop_null_times
 from spark_cep.udfs.expressions import cells_of
 from spark_cep.udfs.program import Estimates
 
@@ -38,29 +38,19 @@ SECONDS_CONF = "spark.cep.sample.seconds"
 DEFAULT_SECONDS = 3.0
 # Enough to distinguish rates of 1 in 1,000.
 SAMPLE_ROWS = 5_000
-# In a smaller sample a key may appear hot by chance.
-ENOUGH_ROWS = 1_000
 
 
 @dataclass(frozen=True)
 class Sample:
-    """`complete`: the input has no other rows. `largest_key`: the rows of the most frequent key.
-    `estimates` None: no row is a candidate."""
+    """`complete`: the input has no other rows. `estimates` None: no row is a candidate."""
 
     rows: int
     complete: bool
-    largest_key: int
     estimates: Estimates | None
 
     def source(self) -> str:
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
         return f"the input's {rows}" if self.complete else f"the input's first {rows}"
-
-    def has_hot_key(self, cores: int) -> bool:
-        """Whether one key has so many rows that its bucket would delay the others."""
-        if self.complete or self.rows < ENOUGH_ROWS:
-            return False
-        return self.largest_key * 2 * cores > self.rows
 
 
 @dataclass(frozen=True)
@@ -112,11 +102,9 @@ def summarize_sample(program: Program, table: pa.Table, *, complete: bool) -> Sa
     # Arithmetic errors in a sample affect only the speed of the query.
     with np.errstate(all="ignore"):
         estimates = estimate_from_table(program, whole)
-    partition = Events(program, whole).partition
-    largest = int((partition.end - partition.start).max()) if whole.num_rows else 0
     if not complete:
         estimates = _scale_to_million(estimates, table.num_rows)
-    return Sample(table.num_rows, complete, largest, estimates)
+    return Sample(table.num_rows, complete, estimates)
 
 
 def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
