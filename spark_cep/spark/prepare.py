@@ -21,16 +21,21 @@ from pyspark.sql import functions as F
 
 from spark_cep.errors import PatternError
 from spark_cep.events.compiled import drops_rows
+from spark_cep.expressions.comparisons import cannot_fail, comparisons_of, is_comparison
+from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
 from spark_cep.spark import carriers
 from spark_cep.spark.selection import Expression, as_column, in_brackets, select_named
+from spark_cep.spark.typing import type_of
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pyspark.sql.types import StructType
+    from sqlglot import exp
 
     from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.expressions.comparisons import TypeOf
     from spark_cep.expressions.shipment import Shipment, ShippedColumn
     from spark_cep.planner.layout import HotKeys, Layout, Slicing
     from spark_cep.udfs.expressions import Type
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 
 MASK = "__cep_mask"
 MOST_VARIABLES = 63
+# Of a condition in the filter that is pushed into scans; Spark tests its comparisons once more.
+_MOST_COMPARISONS = 20
 _MASK_TYPES = ((7, "tinyint"), (15, "smallint"), (31, "int"), (MOST_VARIABLES, "bigint"))
 
 
@@ -86,20 +93,50 @@ def add_mask(df: DataFrame, candidates: Expression) -> DataFrame:
 
 
 def filter_candidates(df: DataFrame, compiled: CompiledPattern) -> DataFrame:
-    """Without the rows that cannot matter. Rows without an event time stay: the engine ignores
-    them, and counts them."""
+    """Without the rows that cannot matter."""
     if not drops_rows(compiled):
         return df
-    kept = [f"{MASK} != 0"] if all(compiled.masks) else []
-    kept += [f"{in_brackets(key)} IS NOT NULL" for key in compiled.inferred]
-    if not kept:
-        return df
-    time, type_ = compiled.orders[0].expression, compiled.orders[0].type
-    if isinstance(time, str):
-        text = in_brackets(time)
-        timeless = f"{text} IS NULL" + (f" OR isnan({text})" if type_.kind == "float" else "")
-        return df.filter(f"({' AND '.join(kept)}) OR {timeless}")
-    return df.filter(F.expr(" AND ".join(kept)) | has_no_time(time, type_))
+    kept = [f"{in_brackets(key)} IS NOT NULL" for key in compiled.inferred]
+    if all(compiled.masks):
+        simple = _simple_filter(df, compiled.masks)
+        # First, so that rows which fail it cost no more than comparisons.
+        df = df if simple is None else df.filter(simple)
+        kept.insert(0, f"{MASK} != 0")
+    return df.filter(" AND ".join(kept)) if kept else df
+
+
+def _simple_filter(df: DataFrame, masks: Sequence[Sequence[str | Column]]) -> str | None:
+    """What the comparisons with literals alone say of the rows that any variable accepts.
+
+    The candidate mask says more, but no source understands it; this filter Spark pushes into scans
+    and uses to choose the partitions of tables. None: a variable has no such condition.
+    """
+    schema = df.schema
+    types = {field.name.casefold(): type_of(field.dataType) for field in schema}
+
+    def type_of_column(column: exp.Column) -> Type | None:
+        return None if column.table else types.get(column.name.casefold())
+
+    variables = []
+    for conditions in masks:
+        texts = [f"({each})" for each in conditions if _is_safe_comparison(each, type_of_column)]
+        if not texts:
+            return None
+        variables.append(" AND ".join(texts))
+    return " OR ".join(dict.fromkeys(variables))
+
+
+def _is_safe_comparison(condition: str | Column, type_of_column: TypeOf) -> bool:
+    """Whether Spark may test the condition on any row, also where one before it is false, and at
+    little cost."""
+    if not isinstance(condition, str):
+        return False
+    try:
+        root = parse_expression(condition).root
+    except SyntaxProblem:
+        return False
+    is_short = sum(1 for _ in comparisons_of(root)) <= _MOST_COMPARISONS
+    return is_short and is_comparison(root) and cannot_fail(root, type_of_column)
 
 
 def has_no_time(time: Column, type_: Type) -> Column:

@@ -287,9 +287,10 @@ def test_empty_buckets_do_not_make_metrics_incomplete(
     assert cep.metrics(matches)["complete"]
 
 
-def test_rows_without_an_event_time_are_ignored_and_counted(spark: SparkSession) -> None:
+def test_candidates_without_an_event_time_are_ignored_and_counted(spark: SparkSession) -> None:
     df = spark.sql(
-        "SELECT * FROM VALUES (1D, 'A'), (NULL, 'B'), (double('NaN'), 'C'), (2D, 'B') AS r(t, kind)"
+        "SELECT * FROM VALUES (1D, 'A'), (NULL, 'B'), (double('NaN'), 'A'), (2D, 'B'), (NULL, 'C') "
+        "AS r(t, kind)"
     )
     matches = cep.match_pattern(df, PAIR, order_by="t")
     assert matches.count() == 1
