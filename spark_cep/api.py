@@ -237,22 +237,42 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         >>> cep.match_pattern(ticks, dip, order_by="minute", measures=bottom).collect()
         [Row(bottom=80)]
     """
-    query: Query
+    query = prepare_query(
+        df, pattern, order_by=order_by, partition_by=partition_by, measures=measures, rows=rows,
+        after_match=after_match, plan=plan, statistics=statistics, adapt=adapt, remotes=remotes,
+        shed=shed, limits=limits,
+    )  # fmt: skip
+    return run_stream(query) if query.source.is_streaming else run_batch(query)
+
+
+def prepare_query(  # noqa: PLR0913 - the options of match_pattern
+    df: DataFrame,
+    pattern: object,
+    *,
+    order_by: object = None,
+    partition_by: object = None,
+    measures: object = None,
+    rows: object = "one",
+    after_match: object = None,
+    plan: object = "auto",
+    statistics: object = None,
+    adapt: object = "invariants",
+    remotes: object = None,
+    shed: object = None,
+    limits: object = None,
+) -> Query:
+    """The query of a call of `match_pattern`: its arguments are checked, nothing has run."""
     if isinstance(pattern, RowPattern):
         row_options = check_row_options(
             rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
             after_match=after_match, remotes=remotes, shed=shed,
         )  # fmt: skip
         source, keys = with_partition_columns(read_source(df), partition_by)
-        query = prepare_row_query(
-            source, pattern, row_options, order_by=order_by, partition_by=keys
-        )
-    else:
-        pattern = check_pattern(pattern)
-        options = check_options(
-            rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
-            after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
-        )  # fmt: skip
-        source, keys = with_partition_columns(read_source(df), partition_by)
-        query = prepare_event_query(source, MatchRequest(pattern, options, order_by, keys))
-    return run_stream(query) if source.is_streaming else run_batch(query)
+        return prepare_row_query(source, pattern, row_options, order_by=order_by, partition_by=keys)
+    pattern = check_pattern(pattern)
+    options = check_options(
+        rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
+        after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
+    )  # fmt: skip
+    source, keys = with_partition_columns(read_source(df), partition_by)
+    return prepare_event_query(source, MatchRequest(pattern, options, order_by, keys))

@@ -12,21 +12,29 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.sql.location import CteDefinition, WithClause, find_withs, visible_definitions
 from spark_cep.sql.match_call import prepare_call
 from spark_cep.sql.parameters import find_markers
+from spark_cep.sql.pushdown import NO_PUSHDOWN, find_pushdown
 from spark_cep.sql.reader import read_clause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from spark_cep.sql.clause import Clause
     from spark_cep.sql.location import ClauseLocation
+    from spark_cep.sql.pushdown import KeyCondition
     from spark_cep.sql.statement import Statement
 
 
 @dataclass(frozen=True)
 class SessionFunctions:
-    """What runs a query and what matches: `spark.sql` and `match_pattern`, or stand-ins."""
+    """What runs a query and what matches: `spark.sql` and `match_pattern`, or stand-ins.
+
+    `filter_keys`: chooses rows of a clause's input; None: nothing is done in front of clauses that
+    the statement says behind them.
+    """
 
     sql: Callable[[SparkQuery], Any]
     match: Callable[..., Any]
+    filter_keys: Callable[[Any, Clause, Sequence[KeyCondition]], Any] | None = None
 
 
 def match_clauses(
@@ -42,9 +50,14 @@ def match_clauses(
     composer.markers = find_markers(statement, [each.pattern.span for each in clauses])
     calls = [prepare_call(statement, each, composer.args, composer.markers) for each in clauses]
     all_withs = find_withs(statement)
-    for location, call in zip(locations, calls, strict=True):
+    pushdowns = (NO_PUSHDOWN,) * len(calls)
+    if session.filter_keys is not None:
+        pushdowns = find_pushdown(statement, locations, clauses, composer.args, composer.markers)
+    for location, call, pushdown in zip(locations, calls, pushdowns, strict=True):
         rows = _read_input(composer, location, all_withs, session)
-        composer.replace(location.span, call.run(rows, session.match))
+        if session.filter_keys is not None and pushdown.conditions:
+            rows = session.filter_keys(rows, call.clause, pushdown.conditions)
+        composer.replace(location.span, call.run(rows, session.match, pushdown.unused))
 
 
 def _read_input(

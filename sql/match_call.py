@@ -46,10 +46,11 @@ class MatchCall:
     options: Mapping[str, Any]
     made: Sequence[DerivedText]
 
-    def run(self, df: Any, match: MatchFunction) -> Any:
-        """The matches; `match` is match_pattern."""
+    def run(self, df: Any, match: MatchFunction, unused: frozenset[str] = frozenset()) -> Any:
+        """The matches; `match` is match_pattern, which may leave out the `unused` measures."""
+        without = {"unused": unused} if unused else {}
         try:
-            return match(df, self.pattern, **self.options)
+            return match(df, self.pattern, **self.options, **without)
         except CepError as error:
             raise locate_error(error, self.statement, self.clause, self.made) from None
 

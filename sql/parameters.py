@@ -151,7 +151,7 @@ def _find_parameters(
                     "this parameter has no value", index, hint="give it in args=[...]"
                 )
             yield token.start, token.end, args[number]
-        elif token.is_symbol(":") and _is_marker(statement, index):
+        elif token.is_symbol(":") and is_named_parameter(statement, index):
             name = statement.tokens[index + 1]
             if not isinstance(args, Mapping) or name.text not in args:
                 raise statement.error(
@@ -162,7 +162,7 @@ def _find_parameters(
             yield token.start, name.end, args[name.text]
 
 
-def _is_marker(statement: Statement, index: int) -> bool:
+def is_named_parameter(statement: Statement, index: int) -> bool:
     """Whether `:x` is a parameter, not a path into a variant: payload:x."""
     if index + 1 >= len(statement.tokens) or statement.tokens[index + 1].kind != "word":
         return False

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from spark_cep.api import match_pattern
+from spark_cep.api import match_pattern, prepare_query
 from spark_cep.errors import PlanError
 from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
+from spark_cep.row_patterns import RowPattern
 from spark_cep.spark.metrics import records_of
+from spark_cep.spark.source import is_setting_on
+from spark_cep.spark.typing import type_of
 from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.kinds import (
     TemporaryView,
@@ -29,15 +32,19 @@ from spark_cep.sql.kinds import (
 )
 from spark_cep.sql.location import find_clauses
 from spark_cep.sql.parameters import fill_template
+from spark_cep.sql.pushdown import PUSHDOWN_CONF
 from spark_cep.sql.statement import Statement, UnterminatedTextError
 from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from spark_cep.remote import Remote
+    from spark_cep.sql.clause import Clause
+    from spark_cep.sql.pushdown import KeyCondition
+    from spark_cep.udfs.expressions import Type
 
 
 _PATTERN_WORDS = re.compile(r"match_recognize|\bpattern\b", re.I)
@@ -111,7 +118,9 @@ def sql(
             check_not_permanent(statement)
         check_single_statement(statement)
     engine = SessionFunctions(
-        functools.partial(_run_query, own), functools.partial(_match_with_remotes, sources)
+        functools.partial(_run_query, own),
+        functools.partial(_match_used, sources),
+        _filter_keys if _is_pushdown_on(spark) else None,
     )
     match_clauses(composer, found, engine)
     if shown is not None:
@@ -171,13 +180,73 @@ def _installed_remotes(spark: SparkSession) -> dict[str, Remote]:
     return found
 
 
-def _match_with_remotes(
-    remotes: Mapping[str, Remote], df: DataFrame, pattern: Any, **options: Any
+def _match_used(
+    remotes: Mapping[str, Remote],
+    df: DataFrame,
+    pattern: Any,
+    *,
+    unused: frozenset[str] = frozenset(),
+    **options: Any,
 ) -> DataFrame:
-    """match_pattern with the sources that a clause names."""
-    return match_pattern(
-        df, pattern, remotes=select_used_remotes(remotes, pattern, options), **options
-    )
+    """match_pattern with the sources that a clause names, without measures that nobody reads. A
+    mistake in one of those is reported all the same."""
+    options["remotes"] = select_used_remotes(remotes, pattern, options)
+    if unused and not df.isStreaming:
+        prepare_query(df, pattern, **options)
+        options["measures"] = _used_measures(pattern, options, unused)
+    return match_pattern(df, pattern, **options)
+
+
+def _used_measures(
+    pattern: Any, options: Mapping[str, Any], unused: frozenset[str]
+) -> dict[str, str] | None:
+    """The measures that are read. An answer needs a column: without any, one measure stays."""
+    measures: dict[str, str] = options["measures"]
+    used = {name: text for name, text in measures.items() if name not in unused}
+    if used or (isinstance(pattern, RowPattern) and options["partition_by"]):
+        return used or None
+    return dict([next(iter(measures.items()))])
+
+
+def _is_pushdown_on(spark: SparkSession) -> bool:
+    setting = str(spark.conf.get(PUSHDOWN_CONF, "on")).strip().lower()
+    if setting not in ("on", "off"):
+        raise PlanError(f"{PUSHDOWN_CONF} is {setting!r}", hint='set it to "on" or "off"')
+    return setting == "on"
+
+
+def _filter_keys(df: DataFrame, clause: Clause, conditions: Sequence[KeyCondition]) -> DataFrame:
+    """The rows of a clause's input whose partitions the statement asks for.
+
+    Not on a stream: its watermark would depend on fewer rows. Not with shedding: it would drop
+    other rows.
+    """
+    if df.isStreaming or "shed" in clause.hints:
+        return df
+    types = _key_types(df)
+    names = [each.text for each in clause.partition_by]
+    is_exact = is_setting_on(df, "spark.sql.caseSensitive", "false")
+    for condition in conditions:
+        is_known = not is_exact or condition.is_spelled(names)
+        if is_known and condition.cannot_fail(lambda column: types.get(column.name.casefold())):
+            df = df.filter(condition.sql())
+    return df
+
+
+def _key_types(df: DataFrame) -> dict[str, Type]:
+    """The types of the columns that conditions may be moved to, by name. CHAR columns are not
+    among them: Spark compares those with padding, which the answer's columns do not have."""
+    found: dict[str, Type] = {}
+    twice = set()
+    for field in df.schema:
+        name = field.name.casefold()
+        if name in found or _CHAR_COLUMN in (field.metadata or {}):
+            twice.add(name)
+        found[name] = type_of(field.dataType)
+    return {name: type_ for name, type_ in found.items() if name not in twice}
+
+
+_CHAR_COLUMN = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def _original_sql(spark: SparkSession) -> Callable[..., DataFrame]:

@@ -146,7 +146,7 @@ def test_the_plan_can_be_asked_for(spark: SparkSession, ticks: DataFrame) -> Non
 
 def test_explain_pattern_gives_rows_of_text(spark: SparkSession, ticks: DataFrame) -> None:
     lines = [
-        row.plan for row in sql(spark, f"EXPLAIN PATTERN SELECT a FROM ticks {PAIRS}").collect()
+        row.plan for row in sql(spark, f"EXPLAIN PATTERN SELECT * FROM ticks {PAIRS}").collect()
     ]
     assert lines[0].endswith("SEQ(a, b)")
     assert any("rejected" in line for line in lines)
