@@ -45,3 +45,22 @@ def session() -> Iterator[SparkSession]:
 def spark() -> Iterator[SparkSession]:
     with session() as running:
         yield running
+
+
+@pytest.fixture
+def conf(spark: SparkSession) -> Iterator[dict[str, str]]:
+    """Settings of the session for one test, by `conf[name] = value`."""
+    before: dict[str, str | None] = {}
+
+    class Settings(dict[str, str]):
+        def __setitem__(self, name: str, value: str) -> None:
+            before.setdefault(name, spark.conf.get(name, None))
+            super().__setitem__(name, value)
+            spark.conf.set(name, value)
+
+    yield Settings()
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)

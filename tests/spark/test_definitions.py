@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,24 +48,6 @@ def define(df: DataFrame, number: int = 0, **options: Any) -> DataFrame:
 
 def why(df: DataFrame) -> str:
     return str(cep.plan_of(df).to_dict()["reason"])
-
-
-@pytest.fixture
-def conf(spark: SparkSession) -> Iterator[dict[str, str]]:
-    """Settings of one test."""
-    settings: dict[str, str] = {}
-
-    class Session(dict[str, str]):
-        def __setitem__(self, name: str, value: str) -> None:
-            settings[name] = spark.conf.get(name, None) or ""
-            spark.conf.set(name, value)
-
-    yield Session()
-    for name, value in settings.items():
-        if value:
-            spark.conf.set(name, value)
-        else:
-            spark.conf.unset(name)
 
 
 def test_jobs_and_tasks_are_counted_in_every_job_group(spark: SparkSession) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
@@ -17,21 +16,6 @@ from tests.spark.jobs import count_jobs
 pytestmark = pytest.mark.spark
 
 PAIR = seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).within(10)
-
-
-@pytest.fixture
-def conf(spark: SparkSession) -> Iterator[dict[str, str]]:
-    """Settings to try; taken back afterwards."""
-
-    class Settings(dict[str, str]):
-        def __setitem__(self, name: str, value: str) -> None:
-            super().__setitem__(name, value)
-            spark.conf.set(name, value)
-
-    settings = Settings()
-    yield settings
-    for name in settings:
-        spark.conf.unset(name)
 
 
 @pytest.fixture(scope="module")
