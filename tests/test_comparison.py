@@ -245,3 +245,12 @@ def test_a_single_variable_makes_matches_and_no_partial_ones() -> None:
     found = {row.label: row for table in build_tables(plan, merge_counts([])) for row in table.rows}
     assert found["partial matches"].estimated is None
     assert found["matches"].estimated == 100
+
+
+def test_spilled_rows_are_counted_where_there_are_some() -> None:
+    spilled = {"parts": 3, "spilled_rows": 100, "spilled_bytes": 5000}
+    found = merge_counts([BUCKET, {**BUCKET, **spilled}, spilled])
+    shown = public_counts(found)
+    assert (shown["parts"], shown["spilled_rows"], shown["spilled_bytes"]) == (6, 200, 10_000)
+    assert public_counts(found, of_rows=True)["spilled_rows"] == 200
+    assert not spilled.keys() & public_counts(merge_counts([BUCKET])).keys()

@@ -14,6 +14,7 @@ from spark_cep.planner.layout import (
     Slicing,
     choose_layout,
     choose_slicing,
+    parse_worker_memory,
 )
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Branch, Negation, Slot, Window
@@ -122,3 +123,11 @@ def test_a_decimal_window_is_scaled_as_the_times_are() -> None:
     found = choose_slicing([BRANCH], WINDOW, type_, ("any", "reuse"))
     assert found is not None
     assert found.window == 10.0
+
+
+def test_the_memory_of_a_worker_is_a_size() -> None:
+    assert parse_worker_memory("") is None
+    assert parse_worker_memory("64 MB") == 64 << 20
+    for text in ("64", "much", "-1m", "100k"):
+        with pytest.raises(PlanError, match=r"spark\.cep\.memory is"):
+            parse_worker_memory(text)

@@ -265,7 +265,9 @@ def test_the_error_leaves_the_worker_as_text_that_gives_it_back(
     shipped = pipeline(seq(*kinds("a", "b")), ROWS)
     limited = replace(shipped.program, limits=Limits(seconds=5))
     monkeypatch.setattr(
-        event_engine, "TaskClock", lambda limit: TaskClock(limit, now=Time(step=3.0))
+        event_engine,
+        "TaskClock",
+        lambda limit, stopped: TaskClock(limit, now=Time(step=3.0), stopped=stopped),
     )
     output = EventOutput("all", limited.orders[0].column, row=(Field(0, "t"),))
     with pytest.raises(WorkerError) as caught:
@@ -288,7 +290,9 @@ def never_ends(**limits: Any) -> Any:
 def ticking(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     monkeypatch.setattr(search, "CALL_STEPS", 10)
     monkeypatch.setattr(
-        row_engine, "TaskClock", lambda limit: TaskClock(limit, now=Time(step=step))
+        row_engine,
+        "TaskClock",
+        lambda limit, stopped: TaskClock(limit, now=Time(step=step), stopped=stopped),
     )
 
 

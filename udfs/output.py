@@ -90,6 +90,13 @@ STREAM_METRICS = (
     "state_bytes",  # of the rows needed
     "kept_partial_matches",
 )
+# ... and of rows that did not fit into a worker's memory; there only if there are some. Rows that
+# are written twice count twice.
+SPILL_METRICS: Final = (
+    "parts",  # in which the rows were matched
+    "spilled_rows",
+    "spilled_bytes",  # written to the worker's local disk
+)
 PEAK_METRICS = frozenset(
     {"peak_partial_matches", "buffered_events", "longest_task_us"}
 )  # the largest counts, not the sum

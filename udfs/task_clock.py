@@ -44,14 +44,21 @@ class TaskClock:
     """Counts the seconds that a task has spent matching: one bucket of a batch, or one bucket in
     one trigger of a stream. It stands still while Spark takes a batch of the answer.
 
-    `limit`: the seconds after which the task ends; None: never.
+    `limit`: the seconds after which the task ends; None: never. `stopped`: it begins to count with
+    the first `running`.
     """
 
-    def __init__(self, limit: float | None = None, now: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        limit: float | None = None,
+        now: Callable[[], float] = perf_counter,
+        *,
+        stopped: bool = False,
+    ) -> None:
         self._limit = limit
         self._now = now
         self._origin = now()
-        self._stopped_at: float | None = None
+        self._stopped_at: float | None = self._origin if stopped else None
         self._ticked = 0.0
         self._due = self._next_tick()
         self._warning_at = WARNING_SECONDS

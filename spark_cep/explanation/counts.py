@@ -11,7 +11,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_cep.udfs.output import ENGINE_METRICS, PEAK_METRICS, PLANNING_METRICS, ROW_METRICS
+from spark_cep.udfs.output import (
+    ENGINE_METRICS,
+    PEAK_METRICS,
+    PLANNING_METRICS,
+    ROW_METRICS,
+    SPILL_METRICS,
+)
 from spark_cep.udfs.remote_spec import LookupMetrics
 
 CountMap = Mapping[str, Any]
@@ -23,7 +29,8 @@ def parse_counts(text: str) -> CountMap:
 
 
 def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
-    """The merged counts, with every key. A key of row patterns is there if one of `counts` has it.
+    """The merged counts, with every key. A key of row patterns or of spilled rows is there if one
+    of `counts` has it.
 
     >>> found = merge_counts([{"pairs": 2, "nodes": {"0:0": [2, 1]}}, {"nodes": {"0:0": [3, 3]}}])
     >>> found["pairs"], found["matches"], found["nodes"], found["swaps"]
@@ -34,7 +41,7 @@ def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
         name: _fold_count(name, [int(each.get(name, 0)) for each in every])
         for name in (*ENGINE_METRICS, *PLANNING_METRICS)
     }
-    for name in ROW_METRICS:
+    for name in (*ROW_METRICS, *SPILL_METRICS):
         if name not in numbers and any(name in each for each in every):
             numbers[name] = sum(int(each.get(name, 0)) for each in every)
     remotes = _merge_remotes([each.get("remotes", {}) for each in every])
@@ -63,10 +70,11 @@ def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
     rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
     remotes = {"remotes": counts["remotes"]} if "remotes" in counts else {}
     shed = {"shed": _shed_by_variable(counts["shed"])} if "shed" in counts else {}
+    spilled = {name: int(counts[name]) for name in SPILL_METRICS if name in counts}
     if of_rows:
-        return {**rows, **remotes}
+        return {**rows, **spilled, **remotes}
     numbers = {name: int(counts[name]) for name in (*ENGINE_METRICS, *PLANNING_METRICS)}
-    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **remotes, **shed}
+    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **spilled, **remotes, **shed}
 
 
 def _shed_by_variable(shed: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:

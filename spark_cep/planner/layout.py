@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_cep.errors import PlanError
+from spark_cep.expressions.byte_sizes import byte_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 BUCKETS_CONF = "spark.cep.buckets"
 SLICES_CONF = "spark.cep.slices"
+MEMORY_CONF = "spark.cep.memory"
 
 # Bytes of files for a bucket, where Spark does not set the number. In a test 11 bytes of Parquet
 # were a row of 35 bytes in memory.
@@ -140,6 +142,24 @@ def _parse_switch(text: str) -> bool:
     if text not in {"on", "off"}:
         raise PlanError(f"{SLICES_CONF} is {text!r}", hint='set it to "on" or "off"')
     return text == "on"
+
+
+# With less, most of the time goes into parts of few rows.
+LEAST_MEMORY = 1 << 20
+
+
+def parse_worker_memory(text: str) -> int | None:
+    """Bytes that a worker may take for rows and their matching; None: what its limits suggest.
+
+    >>> parse_worker_memory("256m")
+    268435456
+    """
+    if not text:
+        return None
+    size = byte_size(text)
+    if size is None or size < LEAST_MEMORY:
+        raise PlanError(f"{MEMORY_CONF} is {text!r}", hint='set it to a size, "256m" or "1 GB"')
+    return size
 
 
 def parse_bucket_count(text: str) -> int:

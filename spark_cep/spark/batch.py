@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_cep.planner.layout import MEMORY_CONF, parse_worker_memory
 from spark_cep.spark.entry import bucket_entry, worker_program
 from spark_cep.spark.metrics import (
     AnswerObservations,
@@ -41,10 +42,13 @@ def run_batch(query: Query) -> DataFrame:
     program = query.program(layout.slicing)
     schema = query.worker_schema(shipped.df.schema)
     title = query.title(layout, number)
+    memory = parse_worker_memory(query.source.setting(MEMORY_CONF))
     answer_schema = to_arrow_schema(schema, timezone="UTC")
 
     def match(df: DataFrame, program: Program | RowProgram, part: int = 0) -> DataFrame:
-        function = bucket_entry(worker_program(program), query.output, answer_schema, title, part)
+        function = bucket_entry(
+            worker_program(program), query.output, answer_schema, title, part=part, memory=memory
+        )
         return df.mapInArrow(function, schema)
 
     def match_all(rows: DataFrame) -> DataFrame:

@@ -43,15 +43,18 @@ def worker_program(program: Program | RowProgram) -> Program | CompiledRowProgra
     return compile_row_program(program)
 
 
-def bucket_entry(
+def bucket_entry(  # noqa: PLR0913 - what is shipped to the workers
     program: Program | CompiledRowProgram,
     output: EventOutput | RowOutput,
     schema: pa.Schema,
     title: str,
+    *,
     part: int = 0,
+    memory: int | None = None,
 ) -> WorkerFunction:
     """Matches the rows of one bucket. `schema`: of the answer. `title`: what Spark shows in its
-    plans and its UI. `part`: tells functions of one answer apart.
+    plans and its UI. `part`: tells functions of one answer apart. `memory`: what a worker may take
+    before it spills rows; None: by its limits.
 
     A bucket reports that it begins and that it has ended, so that the driver can tell an action
     that read the whole answer from one that stopped early."""
@@ -64,7 +67,7 @@ def bucket_entry(
         task = [stage, part, partition]
         yield metrics_row(schema, {"begun": task})
         bucket = partition + (part << _PART_SHIFT)
-        yield from run(program, output, batches, bucket, task_scope().name)
+        yield from run(program, output, batches, bucket, task_scope().name, memory=memory)
         yield metrics_row(schema, {"ended": task})
 
     match_bucket.__name__ = match_bucket.__qualname__ = title

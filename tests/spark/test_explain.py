@@ -87,7 +87,7 @@ def test_an_answer_that_cannot_be_made_again_keeps_the_counts_of_its_first_actio
     keep_record(matches, replace(record, rerun=None))
     matches.limit(1).collect()
     text = printed(matches, "analyze", capsys)
-    assert "earlier, over" in text
+    assert "ran       earlier" in text
     assert "the answer was read only in part" in text
 
 

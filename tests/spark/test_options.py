@@ -85,6 +85,8 @@ SETTINGS = (
     ("spark.cep.buckets", "many"),
     ("spark.cep.slices", "maybe"),
     ("spark.cep.sample", "a bit"),
+    ("spark.cep.memory", "much"),
+    ("spark.cep.memory", "10k"),
 )
 
 

@@ -49,6 +49,11 @@ class Engine(Protocol[State]):
         """Yields the matches that are certain once `rows` have come, and returns the state after
         them. All rows up to the event time `horizon` have come; None: the input has ended."""
 
+    @property
+    def takes_parts(self) -> bool:
+        """Whether a bucket may come in several advances, each with the next rows in its order,
+        and the rows that are kept between them are likely to be few."""
+
     def answer_schema(self) -> pa.Schema:
         """The columns of the last advance's batches."""
 
@@ -67,8 +72,13 @@ class Engine(Protocol[State]):
 
 
 def make_engine(
-    program: Program | CompiledRowProgram, output: EventOutput | RowOutput, bucket: int
+    program: Program | CompiledRowProgram,
+    output: EventOutput | RowOutput,
+    bucket: int,
+    *,
+    is_sorted: bool = False,
 ) -> Engine[Any]:
+    """`is_sorted`: rows come in their order, as in the parts of a batch."""
     # Each kind loads libraries that the other does not need.
     if isinstance(program, Program):
         from spark_cep.udfs.execution.event_engine import EventEngine  # noqa: PLC0415
@@ -79,7 +89,7 @@ def make_engine(
     from spark_cep.udfs.execution.row_engine import RowEngine  # noqa: PLC0415
 
     assert isinstance(output, RowOutput)
-    return RowEngine(program, output)
+    return RowEngine(program, output, is_sorted=is_sorted)
 
 
 def metrics_row(schema: pa.Schema, metrics: Mapping[str, Any]) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_cep.udfs.events.adaptive import AdaptiveEngine, cut_chunks
 from spark_cep.udfs.events.answer import EventAnswer
+from spark_cep.udfs.events.context import deciding_row
 from spark_cep.udfs.events.engine import EventState
 from spark_cep.udfs.events.metrics import Metrics
 from spark_cep.udfs.events.remote_needs import prefetch_candidates
@@ -43,6 +44,7 @@ class EventEngine:
         self._program = program
         self._output = output
         self._adaptive = AdaptiveEngine(program)
+        self._clock = TaskClock(program.limits.seconds, stopped=True)
         self._next_number = bucket << MATCH_NUMBER_SHIFT
         self._segment: int | None = None
         self._schema: pa.Schema | None = None
@@ -56,13 +58,8 @@ class EventEngine:
     def advance(
         self, state: EventState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, EventState]:
-        clock = self._adaptive.clock = TaskClock(self._program.limits.seconds)
-        after = yield from clock.running(self._advance(state, rows, horizon))
-        spent = Metrics(
-            longest_task_us=round(clock.seconds * 1e6), slow_tasks=int(clock.warnings > 0)
-        )
-        self._adaptive.metrics.add(spent)
-        return after
+        self._adaptive.clock = self._clock
+        return (yield from self._clock.running(self._advance(state, rows, horizon)))
 
     def _advance(
         self, state: EventState, rows: pa.Table, horizon: int | float | None
@@ -86,6 +83,8 @@ class EventEngine:
 
     def take_metrics(self) -> dict[str, Any]:
         taken, self._adaptive.metrics = self._adaptive.metrics, Metrics()
+        taken.longest_task_us = round(self._clock.seconds * 1e6)
+        taken.slow_tasks = int(self._clock.warnings > 0)
         return taken.to_dict()
 
     # ---- between the triggers of a stream ------------------------------------------------------
@@ -124,6 +123,15 @@ class EventEngine:
         }
 
     # ---- matching ------------------------------------------------------------------------------
+
+    @property
+    def takes_parts(self) -> bool:
+        """Not within a slice, whose own rows say what is decided. Without a window every row is
+        needed to the end, but for runs that end by themselves."""
+        program = self._program
+        if program.home is not None or program.orders[0].descending:
+            return False
+        return program.window is not None or deciding_row(program) == "start"
 
     def _match_all(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """The matches of an input that is complete: in several advances where its plan may

@@ -12,6 +12,7 @@ from spark_cep.udfs.execution.engine import too_many_rows_error
 from spark_cep.udfs.rows.advance import RowAdvance, RowState
 from spark_cep.udfs.rows.answer import RowAnswerWriter, bucket_counts
 from spark_cep.udfs.rows.compiled import KernelProgram, compile_kernel_program
+from spark_cep.udfs.rows.leaves import has_anchor
 from spark_cep.udfs.rows.table import RowTable
 from spark_cep.udfs.task_clock import TaskClock
 from spark_cep.udfs.values.tally import ErrorTally
@@ -57,13 +58,19 @@ _STATE_BLOB: Final = 0
 
 
 class RowEngine:
-    """Implements `Engine`."""
+    """Implements `Engine`. `is_sorted`: as in `RowAdvance`."""
 
-    def __init__(self, compiled: CompiledRowProgram, output: RowOutput) -> None:
+    def __init__(
+        self, compiled: CompiledRowProgram, output: RowOutput, *, is_sorted: bool = False
+    ) -> None:
         self._program = compiled.program
         self._matcher = compiled.matcher
         self._output = output
+        self._is_sorted = is_sorted
+        self._clock = TaskClock(compiled.program.limits.seconds, stopped=True)
         self._metrics: dict[str, int] = {}
+        # Of `partitions` in the metrics, those whose rows may still come.
+        self._open_partitions = 0
         self._schema: pa.Schema | None = None
 
     def empty_state(self) -> RowState:
@@ -75,18 +82,10 @@ class RowEngine:
     def advance(
         self, state: RowState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, RowState]:
-        clock = TaskClock(self._program.limits.seconds)
-        after = yield from clock.running(self._advance(state, rows, horizon, clock))
-        spent = round(clock.seconds * 1e6)
-        self._metrics |= {
-            "matching_us": spent,
-            "longest_task_us": spent,
-            "slow_tasks": int(clock.warnings > 0),
-        }
-        return after
+        return (yield from self._clock.running(self._advance(state, rows, horizon)))
 
     def _advance(
-        self, state: RowState, rows: pa.Table, horizon: int | float | None, clock: TaskClock
+        self, state: RowState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, RowState]:
         count = rows.num_rows
         if horizon is None:
@@ -95,21 +94,27 @@ class RowEngine:
         tally = ErrorTally(ansi=self._program.ansi)
         search: RowAdvance | GapSearch
         if isinstance(self._matcher, KernelProgram):
-            search = RowAdvance(self._matcher, state, rows, horizon, tally, clock=clock)
+            search = RowAdvance(
+                self._matcher, state, rows, horizon, tally,
+                is_sorted=self._is_sorted, clock=self._clock,
+            )  # fmt: skip
         else:
             assert horizon is None, "joins need the whole input"
-            search = self._search_gaps(rows, tally, clock)
+            search = self._search_gaps(rows, tally)
         answer = RowAnswerWriter(search.table, self._output)
         for block in search.blocks():
             yield from answer.batches(block)
         self._schema = answer.schema()
         after = search.rest() if isinstance(search, RowAdvance) else self.empty_state()
         self._check_rows(after)
-        self._metrics = {
-            "rows": count,
-            **bucket_counts(search.table, search.counts, tally),
-            "ignored_rows": search.ignored,
-        }
+        self._add_metrics(
+            {
+                "rows": count,
+                **bucket_counts(search.table, search.counts, tally),
+                "ignored_rows": search.ignored,
+            },
+            is_open=horizon is not None,
+        )
         return after
 
     def answer_schema(self) -> pa.Schema:
@@ -117,7 +122,10 @@ class RowEngine:
         return self._schema
 
     def take_metrics(self) -> dict[str, Any]:
-        return self._metrics
+        taken, self._metrics, self._open_partitions = self._metrics, {}, 0
+        spent = round(self._clock.seconds * 1e6)
+        slow = int(self._clock.warnings > 0)
+        return {**taken, "matching_us": spent, "longest_task_us": spent, "slow_tasks": slow}
 
     # ---- between the triggers of a stream ------------------------------------------------------
 
@@ -144,12 +152,28 @@ class RowEngine:
 
     # ---- matching ------------------------------------------------------------------------------
 
-    def _search_gaps(self, rows: pa.Table, tally: ErrorTally, clock: TaskClock) -> GapSearch:
+    @property
+    def takes_parts(self) -> bool:
+        program = self._program
+        # WITHIN needs the time up to which rows have come.
+        has_order = program.within is None or not program.orders[0].descending
+        # With $ nothing is decided before the end.
+        has_end = has_anchor(program.pattern, "end")
+        return isinstance(self._matcher, KernelProgram) and has_order and not has_end
+
+    def _add_metrics(self, counts: dict[str, int], *, is_open: bool) -> None:
+        before = self._metrics
+        self._metrics = {name: before.get(name, 0) + count for name, count in counts.items()}
+        # A partition that was open before is here again.
+        self._metrics["partitions"] -= self._open_partitions
+        self._open_partitions = counts["partitions"] if is_open else 0
+
+    def _search_gaps(self, rows: pa.Table, tally: ErrorTally) -> GapSearch:
         # Joins need much that the kernel does not.
         from spark_cep.udfs.rows.gaps.matches import GapSearch  # noqa: PLC0415
 
         assert not isinstance(self._matcher, KernelProgram)
-        return GapSearch(self._matcher, RowTable(self._program, rows), tally, clock)
+        return GapSearch(self._matcher, RowTable(self._program, rows), tally, self._clock)
 
     def _check_rows(self, state: RowState) -> None:
         """Without WITHIN a stream keeps as many rows as the user allows."""

@@ -150,7 +150,10 @@ def _read_table(source: pa.BufferReader) -> pa.Table:
 
 class RowAdvance:
     """One advance of a bucket by the kernel. `blocks` is walked through once; `rest` is the next
-    state then. `state` and `rows`: what the last advance left, and what has come since."""
+    state then. `state` and `rows`: what the last advance left, and what has come since.
+    `is_sorted`: no row of an earlier advance comes behind one of a later advance, whatever the
+    order; the horizon is a time only if there is a WITHIN. Partitions are then remembered without
+    an undecided row, so that their rows are counted on."""
 
     def __init__(  # noqa: PLR0913 - the engine's inputs
         self,
@@ -160,10 +163,12 @@ class RowAdvance:
         horizon: int | float | None,
         tally: ErrorTally,
         *,
+        is_sorted: bool = False,
         clock: TaskClock | None = None,
     ) -> None:
         program = kernel.program
-        if horizon is not None and (not program.orders or program.orders[0].descending):
+        is_ascending = bool(program.orders) and not program.orders[0].descending
+        if horizon is not None and not is_ascending and not is_sorted:
             raise CepError(
                 "matching in steps needs a first order column that ascends",
                 hint="order by the event time, ascending",
@@ -171,8 +176,11 @@ class RowAdvance:
         self._program = program
         self._state = state
         self._horizon = horizon
+        self._is_sorted = is_sorted
+        self._remembers = is_sorted or keeps_partitions(program)
         self.ignored = 0
-        if state.rows is not None or horizon is not None:
+        needs_time = program.within is not None or not is_sorted
+        if needs_time and (state.rows is not None or horizon is not None):
             fresh = drop_null_times(program, rows)
             self.ignored = rows.num_rows - fresh.num_rows
             rows = fresh
@@ -204,7 +212,7 @@ class RowAdvance:
         # The last row stands for the partition's key where no other does.
         kept_from = np.clip(begin - rows_back(program), table.begins, table.ends - 1)
         remembered = np.ones(len(kept_from), np.bool_)
-        if not keeps_partitions(program):
+        if not self._remembers:
             remembered = begin < table.ends
         size = np.where(remembered, table.ends - kept_from, 0)
         ends = np.cumsum(size)
@@ -228,7 +236,7 @@ class RowAdvance:
 
     def _split_at_horizon(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The rows up to the horizon, and those that came before their time."""
-        if self._horizon is None or not rows.num_rows:
+        if self._horizon is None or not rows.num_rows or self._is_sorted:
             return rows, rows.slice(0, 0)
         times = column_to_numpy(rows.column(self._program.orders[0].column))
         is_early = np.asarray(times > self._horizon, np.bool_)

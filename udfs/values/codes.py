@@ -70,7 +70,7 @@ def _column_key(column: pa.ChunkedArray | pa.Array) -> tuple[Array, int]:
         return codes.astype(np.int64), len(words) + 1
     values, valid = _order_values(column)
     if values.dtype.kind == "f":
-        values = _order_floats(values)
+        values = order_floats(values)
     if valid is None:
         return _compact_codes(values.astype(np.int64, copy=False))
     present, size = _compact_codes(values[valid].astype(np.int64, copy=False))
@@ -105,11 +105,11 @@ def _order_values(column: pa.ChunkedArray | pa.Array) -> tuple[Array, Array | No
     if values.dtype.kind == "b":
         return values.view(np.int8), valid
     if values.dtype.kind == "f" and not (valid is None and not np.isnan(values).any()):
-        return _order_floats(values), valid
+        return order_floats(values), valid
     return values, valid
 
 
-def _order_floats(values: Array) -> Array:
+def order_floats(values: Array) -> Array:
     """int64 in Spark's order of floats: the bits, reversed for negative numbers."""
     canonical = values.astype(np.float64) + 0.0
     canonical[np.isnan(canonical)] = np.nan
@@ -183,7 +183,7 @@ def _nested_ranks(array: pa.Array) -> Array:
 def _value_ranks(array: pa.Array) -> Array:
     values, valid = _order_values(array)
     if values.dtype.kind == "f":
-        values = _order_floats(values)
+        values = order_floats(values)
     return values if valid is None else _insert_null(values, valid, first=True)
 
 
