@@ -31,6 +31,10 @@ demo: $(INSTALLED) java ## find a pattern in generated data, print plan and matc
 test: $(INSTALLED) java ## all tests; pytest options in ARGS="-k kleene"
 	$(BIN)/python -m pytest $(ARGS)
 
+.PHONY: matrix
+matrix: java ## smoke tests with every supported Spark; some rows of .ci/matrix in ARGS="3.5 4.0" (20 minutes)
+	.ci/matrix $(ARGS)
+
 .PHONY: test-fast
 test-fast: $(INSTALLED) ## the tests that start no JVM
 	$(BIN)/python -m pytest -m "not spark and not slow" $(ARGS)

@@ -224,7 +224,7 @@ def _counted(progress: Progress, name: str) -> int:
     buckets = [
         json.loads(text)
         for observed in (progress.get("observedMetrics") or {}).values()
-        for text in observed.get("buckets") or []
+        for text in filter(None, (observed.get("buckets") or "").split("\n"))
     ]
     return sum(each.get(name, 0) for each in buckets)
 

@@ -94,7 +94,7 @@ def _counted(progress: Progress) -> dict[str, int]:
     """What the buckets of a trigger counted, summed; nothing for a query without a pattern."""
     counted: dict[str, int] = {}
     for observed in (progress.get("observedMetrics") or {}).values():
-        for text in observed.get("buckets") or []:
+        for text in filter(None, (observed.get("buckets") or "").split("\n")):
             for name, count in json.loads(text).items():
                 if isinstance(count, int):
                     counted[name] = counted.get(name, 0) + count

@@ -12,8 +12,6 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
-
 from spark_cep.api import match_pattern, prepare_query
 from spark_cep.errors import PlanError
 from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
@@ -21,6 +19,7 @@ from spark_cep.row_patterns import RowPattern
 from spark_cep.spark.metrics import records_of
 from spark_cep.spark.source import is_setting_on
 from spark_cep.spark.typing import type_of
+from spark_cep.spark.versions import is_dataframe
 from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.kinds import (
     TemporaryView,
@@ -39,7 +38,7 @@ from spark_cep.udfs.public import public
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from spark_cep.remote import Remote
     from spark_cep.sql.clause import Clause
@@ -225,7 +224,7 @@ def _filter_keys(df: DataFrame, clause: Clause, conditions: Sequence[KeyConditio
         return df
     types = _key_types(df)
     names = [each.text for each in clause.partition_by]
-    is_exact = is_setting_on(df, "spark.sql.caseSensitive", "false")
+    is_exact = is_setting_on(df, "spark.sql.caseSensitive")
     for condition in conditions:
         is_known = not is_exact or condition.is_spelled(names)
         if is_known and condition.cannot_fail(lambda column: types.get(column.name.casefold())):
@@ -274,7 +273,7 @@ def _make_composer(
     made = fill_template(
         text,
         kwargs,
-        lambda value: isinstance(value, DataFrame),
+        is_dataframe,
         lambda field: str(_field_formatter(spark).format(field, **kwargs)),
     )
     composer = QueryComposer(Statement(made.text.text, made.text), args)

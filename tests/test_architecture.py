@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -118,6 +119,39 @@ def test_pyspark_is_imported_in_one_folder() -> None:
     }
     outside = {each for each in using if each.partition(".")[0] not in {"spark", "cli"}}
     assert outside == ENTRY_POINTS
+
+
+# What the oldest supported Spark has, of modules that are loaded at import.
+OLDEST_PYSPARK = {"pyspark", "pyspark.errors", "pyspark.sql"}
+VERSIONS = "spark_cep.spark.versions"
+
+
+def loaded_at_import(path: Path) -> Iterator[str]:
+    """The modules that importing a file imports: not those in functions or for type checking."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        waiting += ast.iter_child_nodes(node)
+
+
+def test_one_module_knows_versions_of_spark() -> None:
+    for module, path in MODULES.items():
+        if module in {VERSIONS, "spark_cep", "spark_cep.cli.command"}:
+            continue
+        newer = {each for each in loaded_at_import(path) if each.partition(".")[0] == "pyspark"}
+        assert newer <= OLDEST_PYSPARK, f"{path.name} imports {newer - OLDEST_PYSPARK}"
+        text = re.sub(r'"""(?:.|\n)*?"""', "", path.read_text())
+        for asked in ("__version__", "ession.version", "repartitionById", "transformWithState("):
+            assert asked not in text, f"{path.name}: {asked}"
 
 
 def test_ready_sources_load_their_libraries_when_they_are_used() -> None:

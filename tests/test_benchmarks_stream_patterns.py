@@ -36,7 +36,7 @@ def test_a_trigger_is_a_file_and_files_follow_each_other(tmp_path: Path) -> None
 
 
 def progress(ms: int, counts: tuple[int, ...] = ()) -> dict[str, object]:
-    buckets = [json.dumps({"matches": count, "swaps": []}) for count in counts]
+    buckets = "\n".join(json.dumps({"matches": count, "swaps": []}) for count in counts)
     return {
         "durationMs": {"triggerExecution": ms, "addBatch": ms // 2},
         "observedMetrics": {"spark_cep_1": {"buckets": buckets}},

@@ -25,7 +25,7 @@ _EQUAL, _NOT_LESS = "({}) = ({})", "({}) >= ({})"
 _NEGATED = {TRUE: FALSE, FALSE: TRUE, NOT_TRUE: NOT_FALSE, NOT_FALSE: NOT_TRUE}
 
 # The only variable that nodes mention, and their texts on its row (conditions.over_one_row).
-OneRow = Callable[[Sequence[exp.Expr]], tuple[int, tuple[str, ...]] | None]
+OneRow = Callable[[Sequence["exp.Expr"]], tuple[int, tuple[str, ...]] | None]
 
 
 def guarded_operands(node: exp.Expr, one_row: OneRow) -> Iterator[tuple[exp.Expr, Guards]]:

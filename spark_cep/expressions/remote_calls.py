@@ -14,6 +14,7 @@ from sqlglot import TokenType, exp
 
 from spark_cep.expressions.problems import Excerpt, Place, Problems, list_names, nearest_name
 from spark_cep.expressions.syntax import (
+    Expr,
     ParsedExpression,
     SyntaxProblem,
     apply_edits,
@@ -230,7 +231,7 @@ def membership_array(node: exp.Expr) -> exp.Expr | None:
     """The array of `x IN remote(...)`; None for other nodes, also for `x IN (remote(...))`, which
     is a list of one value."""
     array = node.args.get("field") if isinstance(node, exp.In) else None
-    if isinstance(array, exp.Expr) and any(is_remote_call(each) for each in array.walk()):
+    if isinstance(array, Expr) and any(is_remote_call(each) for each in array.walk()):
         return array
     return None
 

@@ -14,14 +14,30 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.parsers.spark import SparkParser
 
 from spark_cep.expressions.problems import Place
+from spark_cep.udfs.errors import CepError
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+    from sqlglot.parsers.spark import SparkParser
+else:
+    # sqlglot 30 moved the parsers, and put Expr above Expression. Both are the same classes before.
+    Expr = getattr(exp, "Expr", exp.Expression)
+    SparkParser = Spark.Parser
+
+if not hasattr(SparkParser._parse_expression, "__code__"):
+    raise CepError(
+        "sqlglot is installed with its compiled parser, sqlglotc, which cannot be extended",
+        hint="pip uninstall sqlglotc; sqlglot works without it",
+    )
+
+__all__ = ["Expr", "SparkParser"]
 
 Edit = tuple[int, int, str]  # (start, end, replacement) in the whole text
 _SPAN = "cep_span"
@@ -46,7 +62,7 @@ def _record_span(rule: Callable[..., Any]) -> Callable[..., Any]:
     def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
         start = self._index
         node = rule(self, *args, **kwargs)
-        if isinstance(node, exp.Expr) and self._index > start:
+        if isinstance(node, Expr) and self._index > start:
             first, last = start, self._index - 1
             known = node.meta.get(_SPAN)
             if known is None or (first <= known[0] and last >= known[1]):
@@ -89,6 +105,30 @@ class _ExpressionParser(SparkParser):
         for name, rule in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
         if name != "TRANSFORM"
     }
+
+
+def _build_navigation(kind: type[exp.First | exp.Last]) -> Callable[[list[Expr]], Expr]:
+    return lambda args: kind(**dict(zip(("this", "expression"), args, strict=False)))
+
+
+class _NavigationParser(_ExpressionParser):
+    """Takes the second argument of FIRST and LAST, which sqlglot before 28 may not know."""
+
+    FUNCTIONS = {  # noqa: RUF012
+        **_ExpressionParser.FUNCTIONS,
+        "FIRST": _build_navigation(exp.First),
+        "LAST": _build_navigation(exp.Last),
+    }
+
+    def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
+        is_navigation = isinstance(expression, exp.First | exp.Last)
+        if is_navigation and args is not None and len(args) == len(("this", "expression")):
+            return expression
+        return super().validate_expression(expression, args)
+
+
+if "expression" not in exp.First.arg_types:
+    _ExpressionParser = _NavigationParser  # type: ignore[misc]
 
 
 for _name in dir(_ExpressionParser):
@@ -263,7 +303,7 @@ def _tokens(text: str) -> list[Token]:
 
 def _parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     root = _ExpressionParser(dialect=_DIALECT).parse_into(exp.Condition, tokens, text)[0]
-    assert isinstance(root, exp.Expr)
+    assert isinstance(root, Expr)
     return root
 
 

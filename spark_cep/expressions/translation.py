@@ -77,7 +77,12 @@ _NOW = frozenset(
         "unix_timestamp", "current_time",
     }
 )  # fmt: skip
-_NOW_NODES = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp)
+# Localtimestamp is a node since sqlglot 27.
+_NOW_NODES = tuple(
+    getattr(exp, name)
+    for name in ("CurrentTimestamp", "CurrentDate", "CurrentTime", "Localtimestamp")
+    if hasattr(exp, name)
+)
 
 
 @dataclass(frozen=True)
@@ -688,7 +693,7 @@ def _type_of_lookup(t: Translation, node: exp.Expr) -> TypeTree | None:
 # ---- the rule of each node -----------------------------------------------------------------------
 
 
-_Rule = Callable[[Translation, exp.Expr, Guards], Expression]
+_Rule = Callable[[Translation, "exp.Expr", Guards], Expression]
 _RULES: dict[type[exp.Expr], _Rule] = {
     exp.Paren: lambda t, node, guards: t.build(node.this, guards),
     **dict.fromkeys(COMPARISONS, translate_comparison),

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_cep.planner.layout import MEMORY_CONF, parse_worker_memory
 from spark_cep.spark.entry import bucket_entry, worker_program
@@ -27,6 +26,7 @@ from spark_cep.spark.metrics import (
 from spark_cep.spark.prepare import distribute_rows, split_hot_keys
 from spark_cep.spark.projection import MatchFrame
 from spark_cep.spark.query import RowObservers
+from spark_cep.spark.versions import arrow_schema
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run_batch(query: Query) -> DataFrame:
     schema = query.worker_schema(shipped.df.schema)
     title = query.title(layout, number)
     memory = parse_worker_memory(query.source.setting(MEMORY_CONF))
-    answer_schema = to_arrow_schema(schema, timezone="UTC")
+    answer_schema = arrow_schema(schema)
 
     def match(df: DataFrame, program: Program | RowProgram, part: int = 0) -> DataFrame:
         function = bucket_entry(

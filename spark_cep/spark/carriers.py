@@ -20,6 +20,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_cep.spark.versions import is_calendar_interval
+
 if TYPE_CHECKING:
     from spark_cep.spark.selection import Expression
 
@@ -31,7 +33,7 @@ def carrier_type(data_type: T.DataType) -> T.DataType:
     found = data_type
     if isinstance(data_type, T.YearMonthIntervalType):
         found = T.IntegerType()
-    elif isinstance(data_type, T.CalendarIntervalType):
+    elif is_calendar_interval(data_type):
         found = T.StringType()
     elif isinstance(data_type, T.ArrayType):
         found = T.ArrayType(carrier_type(data_type.elementType), data_type.containsNull)
@@ -54,7 +56,7 @@ def encode(column: Column, data_type: T.DataType) -> Column:
         return column
     if isinstance(data_type, T.YearMonthIntervalType):
         return column.cast("interval month").cast("int")
-    if isinstance(data_type, T.CalendarIntervalType):
+    if is_calendar_interval(data_type):
         return column.cast("string")
     if isinstance(data_type, T.ArrayType):
         element = data_type.elementType
@@ -79,7 +81,7 @@ def decode(column: Column, data_type: T.DataType) -> Column:
         return column
     if isinstance(data_type, T.YearMonthIntervalType):
         return F.make_ym_interval(F.lit(0), column).cast(data_type)
-    if isinstance(data_type, T.CalendarIntervalType):
+    if is_calendar_interval(data_type):
         return column.cast("interval")
     if isinstance(data_type, T.ArrayType):
         element = data_type.elementType

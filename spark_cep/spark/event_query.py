@@ -120,7 +120,7 @@ def prepare_event_query(source: SourceFrame, request: MatchRequest) -> EventQuer
         canonical_keys=lambda *texts: resolve_keys(typer.df, *texts),
         lay_out_answer=lay_out,
         case_sensitive=source.case_sensitive,
-        ansi=source.is_on("spark.sql.ansi.enabled", "true"),
+        ansi=source.is_on("spark.sql.ansi.enabled"),
         time_zone=source.setting("spark.sql.session.timeZone", "UTC"),
         lookups=lookups_of(remotes, source, typer),
         limits=request.options.limits,

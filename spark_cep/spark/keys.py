@@ -28,7 +28,8 @@ from spark_cep.expressions.schema import OrderColumn
 from spark_cep.expressions.shipment import PartitionKey
 from spark_cep.spark.selection import quote_column, select_named
 from spark_cep.spark.source import SourceFrame, read_source
-from spark_cep.spark.typing import SparkTyper, error_sentence, silence_spark
+from spark_cep.spark.typing import SparkTyper, error_sentence
+from spark_cep.spark.versions import silence_spark, split_order
 
 if TYPE_CHECKING:
     from spark_cep.expressions.schema import OrderBy
@@ -182,20 +183,8 @@ def _inner_types(data_type: T.DataType) -> list[T.DataType]:
 
 
 def _unwrap_order(df: DataFrame, column: Column) -> Column | OrderColumn:
-    """The parts of a sort order are private in Spark; classic and Connect keep them differently."""
-    untyped: Any = column
-    if "_jc" in vars(column):
-        node = untyped._jc.node()
-        if node.getClass().getSimpleName() != "SortOrder":
-            return column
-        jvm: Any = getattr(df.sparkSession, "_jvm")  # noqa: B009 - classic only
-        child = type(untyped)(jvm.org.apache.spark.sql.Column(node.child()))
-        descending = "Descending" in str(node.sortDirection())
-        return OrderColumn(child, descending, "NullsFirst" in str(node.nullOrdering()))
-    order = untyped._expr
-    if type(order).__name__ != "SortOrder":
-        return column
-    return OrderColumn(type(untyped)(order._child), not order._ascending, order._nullsFirst)
+    order = split_order(df.sparkSession, column)
+    return column if order is None else OrderColumn(*order)
 
 
 # ---- Columns given as partition_by -------------------------------------------------------------

@@ -19,7 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.lookups import (
@@ -46,7 +45,8 @@ from spark_cep.spark.entry import make_stage_entry
 from spark_cep.spark.prepare import candidate_mask
 from spark_cep.spark.selection import as_column, quote_column
 from spark_cep.spark.source import is_setting_on
-from spark_cep.spark.typing import data_type_of, error_sentence, silence_spark, type_of
+from spark_cep.spark.typing import data_type_of, error_sentence, type_of
+from spark_cep.spark.versions import arrow_type, collect_arrow, silence_spark
 from spark_cep.udfs.errors import RemoteError, WorkerError
 from spark_cep.udfs.remote_spec import RemoteSpec
 from spark_cep.udfs.remotes.keys import LocalTable
@@ -115,7 +115,7 @@ def shape_of(data_type: T.DataType) -> TypeTree:
 
 
 def arrow_type_of(data_type: T.DataType) -> pa.DataType:
-    return to_arrow_type(data_type, timezone="UTC")
+    return arrow_type(data_type)
 
 
 # ---- the lookup stage ----------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _make_stage(
     place = len(names) - len(wanted) - (not of_engine)
     columns = []
     for each in wanted:
-        type_ = to_arrow_type(carriers.carrier_type(each.type), timezone="UTC")
+        type_ = arrow_type(carriers.carrier_type(each.type))
         columns.append(StageColumn(each.remote, tuple(range(place, place + len(each.keys))), type_))
         place += len(each.keys)
     return LookupStage(tuple(columns), names, counts)
@@ -264,9 +264,7 @@ def _comparison_types(keys: DataFrame, remote: Remote) -> list[T.DataType | None
     schema, found = source.df.schema, list[T.DataType | None]()
     for part, column in zip(keys.schema, source.key, strict=True):
         key, own = type_of(part.dataType), type_of(schema[column].dataType)
-        both = (
-            own if key == own else _common_type(key, own, ansi=is_setting_on(keys, _ANSI, "true"))
-        )
+        both = own if key == own else _common_type(key, own, ansi=is_setting_on(keys, _ANSI))
         found.append(None if both is None or both == own else data_type_of(both))
     return found
 
@@ -359,7 +357,7 @@ def collect_table(
             "it up by one variable's columns, or fetch values with cep.Remote.fetch or .sql",
         )
     schema = pa.schema([*zip(names, types[0], strict=True), ("value", types[1])])
-    return LocalTable(table.toArrow().cast(schema))
+    return LocalTable(collect_arrow(table).cast(schema))
 
 
 # ---- lookups outside the engine ------------------------------------------------------------------
@@ -407,8 +405,8 @@ def _lookup_columns(
         source, value = sources.remotes[name].source, sources.type(name)
         assert isinstance(source, RemoteFunction)
         columns, types = _key_columns(df, name, [each.keys for each in own])
-        keys = [to_arrow_type(each, timezone="UTC") for each in types]
-        given = to_arrow_type(carriers.carrier_type(value), timezone="UTC")
+        keys = [arrow_type(each) for each in types]
+        given = arrow_type(carriers.carrier_type(value))
         how = choose_outside(source.strategy, source.caching)
         remote = make_remote_spec(sources.remotes[name], name, (keys, given), how, sources.token)
         found += [

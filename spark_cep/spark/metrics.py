@@ -24,6 +24,7 @@ from spark_cep.explanation.comparison import Analysis
 from spark_cep.explanation.counts import merge_counts, parse_counts, public_counts
 from spark_cep.explanation.shedding import estimated_recall, trigger_recall
 from spark_cep.spark.source import plan_text
+from spark_cep.spark.versions import is_observed
 from spark_cep.udfs.output import STREAM_METRICS
 from spark_cep.udfs.public import public
 
@@ -107,6 +108,7 @@ def _records_in_plan(plan: str) -> list[AnswerRecord]:
 # ---- metrics of batches ------------------------------------------------------------------------
 
 _POLL_SECONDS = 0.02
+_LINE = "\n"
 
 
 @public
@@ -166,12 +168,12 @@ class AnswerObservations:
 
 def observe_lookups(df: DataFrame, observation: Observation | str) -> DataFrame:
     """`df` with an observation of the counts in its column `metrics`."""
-    return df.observe(observation, F.expr("collect_list(metrics)").alias("buckets"))
+    return df.observe(observation, _collected_counts())
 
 
 def observe_shed(df: DataFrame, counts: Column, observation: Observation | str) -> DataFrame:
-    """`df` with an observation of `counts` over its rows, as a list of one."""
-    return df.observe(observation, F.array(counts).alias("buckets"))
+    """`df` with an observation of `counts` over its rows."""
+    return df.observe(observation, counts.alias("buckets"))
 
 
 def observe_answer(df: DataFrame, observation: Observation) -> DataFrame:
@@ -180,8 +182,13 @@ def observe_answer(df: DataFrame, observation: Observation) -> DataFrame:
     They are collected as text, one for each bucket: one aggregate costs a third of a sum for each
     count (0.07 against 0.2 microseconds a row).
     """
-    counts = F.expr("collect_list(metrics)").alias("buckets")
-    return df.observe(observation, counts).filter("metrics IS NULL")
+    return df.observe(observation, _collected_counts()).filter("metrics IS NULL")
+
+
+def _collected_counts() -> Column:
+    """The texts of all closing rows as the lines of one: Spark before 4.1 has no way to return an
+    observed array through Connect. JSON has no line break in it."""
+    return F.array_join(F.collect_list("metrics"), _LINE).alias("buckets")
 
 
 def read_answer_counts(record: AnswerRecord) -> dict[str, Any]:
@@ -212,7 +219,7 @@ def read_observations(
     rows = [_observed_row(each, wait_seconds) for each in observation]
     if not rows[0]:
         return None
-    texts = [row.get("buckets") or [] for row in rows]
+    texts = [_lines(row) for row in rows]
     every = (text for each in texts for text in each)
     reports = [parse_counts(text) for text in texts[0]]
     return {
@@ -242,11 +249,15 @@ def has_read_all(counts: Sequence[CountMap], buckets: int | None) -> bool:
     return begun == ended and len({stage for stage, _, _ in ended}) == 1
 
 
+def _lines(row: Mapping[str, Any]) -> list[str]:
+    text = row.get("buckets")
+    return str(text).split(_LINE) if text else []
+
+
 def _observed_row(observation: Observation, wait_seconds: float) -> Mapping[str, Any]:
-    """Empty while no action has finished: `get` of a classic session would wait for one."""
-    java = getattr(observation, "_jo", None)
+    """Empty while no action has finished."""
     until = time.monotonic() + wait_seconds
-    while java is not None and not java.future().isCompleted():
+    while not is_observed(observation):
         if time.monotonic() >= until:
             return {}
         time.sleep(_POLL_SECONDS)
@@ -308,8 +319,8 @@ _OBSERVATION_NAME = "spark_cep_{}"
 
 def observe_stream_answer(df: DataFrame, number: int) -> DataFrame:
     """`df` without its rows of counts, which go into the query's progress."""
-    counts = F.expr("collect_list(metrics)").alias("buckets")
-    return df.observe(_OBSERVATION_NAME.format(number), counts).filter("metrics IS NULL")
+    observed = df.observe(_OBSERVATION_NAME.format(number), _collected_counts())
+    return observed.filter("metrics IS NULL")
 
 
 def observe_stream_lookups(df: DataFrame, number: int) -> DataFrame:
@@ -408,7 +419,7 @@ def _bucket_texts(row: Any) -> list[str]:
     if "schema" in values:
         names = [each["name"] for each in values["schema"]["fields"]]
         values = dict(zip(names, values["values"], strict=True))
-    return list(values.get("buckets") or [])
+    return _lines(values)
 
 
 def _plain_progress(progress: Any) -> Mapping[str, Any]:

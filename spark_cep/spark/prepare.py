@@ -26,6 +26,7 @@ from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
 from spark_cep.spark import carriers
 from spark_cep.spark.selection import Expression, as_column, in_brackets, select_named
 from spark_cep.spark.typing import type_of
+from spark_cep.spark.versions import repartition_by_number
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
@@ -202,10 +203,12 @@ def distribute_rows(df: DataFrame, program: Program | RowProgram, layout: Layout
         df = copy_into_slices(df, program, layout.slicing)
         *keys, slice_ = program.keys
         assert layout.buckets is not None
-        return _repartition(df, bucket_column(keys, slice_, layout.buckets), layout.buckets)
+        bucket = bucket_column(keys, slice_, layout.buckets)
+        return repartition_by_number(df, layout.buckets, bucket)
     if layout.buckets is None:
         return df.repartition(_key_hash(program.keys))
-    return _repartition(df, bucket_column(program.keys, None, layout.buckets), layout.buckets)
+    bucket = bucket_column(program.keys, None, layout.buckets)
+    return repartition_by_number(df, layout.buckets, bucket)
 
 
 def copy_into_slices(df: DataFrame, program: Program, slicing: Slicing) -> DataFrame:
@@ -241,13 +244,6 @@ def split_hot_keys(
 
 def _key_hash(keys: Sequence[int]) -> Column:
     return F.xxhash64(*[F.col(f"c{key}") for key in keys], F.lit(_SALT))
-
-
-def _repartition(df: DataFrame, bucket: Column, buckets: int) -> DataFrame:
-    """Bucket n in partition n."""
-    if hasattr(df, "repartitionById"):
-        return df.repartitionById(buckets, bucket.cast("int"))
-    return df.repartition(buckets, bucket)
 
 
 def bucket_column(keys: Sequence[int], slice_: int | None, buckets: int) -> Column:

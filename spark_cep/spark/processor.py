@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from spark_cep.spark.versions import StatefulProcessor
 
 if TYPE_CHECKING:
     import pandas as pd

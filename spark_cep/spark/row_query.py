@@ -200,7 +200,7 @@ def prepare_row_query(
         canonical_keys=lambda *texts: resolve_keys(source.df, *texts),
         lay_out_answer=lay_out_answer,
         case_sensitive=source.case_sensitive,
-        ansi=source.is_on("spark.sql.ansi.enabled", "true"),
+        ansi=source.is_on("spark.sql.ansi.enabled"),
         in_batch=not source.is_streaming,
         limits=options.limits,
     )

@@ -21,10 +21,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-from pyspark import InheritableThread
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_cep.planner.statistics import (
     SAMPLE_ROWS,
@@ -35,6 +33,7 @@ from spark_cep.planner.statistics import (
 )
 from spark_cep.spark.selection import quote_column
 from spark_cep.spark.source import input_bytes, is_spark_error, plan_text
+from spark_cep.spark.versions import arrow_schema, collect_arrow, inheriting_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -298,7 +297,7 @@ def _read_connect(df: DataFrame, columns: frozenset[str]) -> FirstRows | NoSampl
     blocking = find_blocking("\n".join(plan.splitlines()[1:]))
     if blocking is not None:
         return _behind(blocking)
-    table = limited.toArrow()
+    table = collect_arrow(limited)
     local = df.sparkSession.createDataFrame(table, schema=df.schema)
     return FirstRows(local, columns, table.num_rows < SAMPLE_ROWS)
 
@@ -390,7 +389,7 @@ def _collect_local(columns: DataFrame, complete: bool) -> tuple[pa.Table, bool] 
     Python, runs in one task."""
     untyped: Any = columns
     if not hasattr(untyped, "_jdf"):
-        return columns.toArrow(), complete
+        return collect_arrow(columns), complete
     schema = columns.schema
     is_plain = all(
         type(f.dataType) in _AS_INTEGER or isinstance(f.dataType, _PLAIN) for f in schema
@@ -409,9 +408,9 @@ def _collect_local(columns: DataFrame, complete: bool) -> tuple[pa.Table, bool] 
         untyped = untyped.coalesce(1)
     if not is_plain:
         # Spark's own conversion runs a job.
-        return untyped.coalesce(1).toArrow(), complete
+        return collect_arrow(untyped.coalesce(1)), complete
     rows = untyped.collect()
-    types = to_arrow_schema(schema, timezone="UTC").types
+    types = arrow_schema(schema).types
     values = zip(*rows, strict=True) if rows else [()] * len(types)
     arrays = [
         pa.array(column, type_) if integer is None else pa.array(column, integer).view(type_)
@@ -439,7 +438,7 @@ def run_bounded(session: SparkSession, seconds: float, work: Callable[[], _Resul
         except BaseException as problem:  # raised again in the caller's thread
             problems.append(problem)
 
-    thread = InheritableThread(target=run, session=session, name=tag, daemon=True)
+    thread = inheriting_thread(session, run, tag)
     thread.start()
     try:
         thread.join(seconds)

@@ -31,6 +31,7 @@ from spark_cep.spark.prepare import MASK, shipped_column
 from spark_cep.spark.selection import quote_column
 from spark_cep.spark.source import count_cores, shuffle_partitions
 from spark_cep.spark.typing import type_of
+from spark_cep.spark.versions import collect_arrow
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events
@@ -472,9 +473,9 @@ def _draw_sample(
     stretched = _add_stretch(rows, shipping, shed)
     own = tie_breaker(hashable_columns(source.df.schema), shed.seed)
     chosen = stretched.orderBy(_STRETCH, own).limit(SAMPLE_ROWS)
-    found = prepare.select_places(
-        chosen, shipping.shipment, needed_columns(program), [_STRETCH]
-    ).toArrow()
+    found = collect_arrow(
+        prepare.select_places(chosen, shipping.shipment, needed_columns(program), [_STRETCH])
+    )
     stretch = found.column(_STRETCH).to_numpy()
     found, row_weight = with_all_columns(program, found), 1.0
     if found.num_rows == SAMPLE_ROWS:
@@ -508,13 +509,12 @@ def _count_scores(
     """The distribution of scores, by mask; and, if `ends` has the bounds of the event time, the
     seconds that the rows span."""
     place = F.floor(F.col(SCORE) * LEVEL_PARTS).cast("bigint").alias("place")
-    found = (
+    counted = (
         rows.filter(F.col(SCORE).isNotNull())
         .groupBy(F.col(prepare.MASK).cast("bigint").alias("mask"), place)
         .agg(F.count("*").alias("rows"), *ends)
-        .toArrow()
-        .sort_by([("mask", "ascending"), ("place", "ascending")])
     )
+    found = collect_arrow(counted).sort_by([("mask", "ascending"), ("place", "ascending")])
     masks, places, amounts = (found.column(n).to_numpy() for n in ("mask", "place", "rows"))
     scores = {
         int(mask): ScoreCounts(places[masks == mask], amounts[masks == mask])

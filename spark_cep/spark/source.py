@@ -18,6 +18,7 @@ from spark_cep.expressions.byte_sizes import byte_size
 from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.planner.layout import InputSize
 from spark_cep.spark.typing import type_of
+from spark_cep.spark.versions import check_dataframe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,14 +48,15 @@ class SourceFrame:
         """A setting of the session, also one that Spark itself does not know."""
         return str(self.df.sparkSession.conf.get(name, default) or default)
 
-    def is_on(self, name: str, default: str) -> bool:
-        return is_setting_on(self.df, name, default)
+    def is_on(self, name: str) -> bool:
+        return is_setting_on(self.df, name)
 
 
 def read_source(df: DataFrame) -> SourceFrame:
     """Refuses two columns of one name, which no pattern could tell apart."""
+    check_dataframe(df)
     schema = df.schema
-    case_sensitive = is_setting_on(df, "spark.sql.caseSensitive", "false")
+    case_sensitive = is_setting_on(df, "spark.sql.caseSensitive")
     folded = schema.names if case_sensitive else [name.casefold() for name in schema.names]
     twice = [name for name, count in Counter(folded).items() if count > 1]
     if twice:
@@ -66,10 +68,13 @@ def read_source(df: DataFrame) -> SourceFrame:
     return SourceFrame(df, columns, case_sensitive)
 
 
-def is_setting_on(df: DataFrame, name: str, default: str) -> bool:
-    """A boolean setting of the session, in any spelling that Spark takes."""
-    return str(df.sparkSession.conf.get(name, default)).strip().lower() == "true"
+def is_setting_on(df: DataFrame, name: str) -> bool:
+    """A boolean setting of Spark, in any spelling that it takes; its default is Spark's, which
+    changes between versions."""
+    return str(df.sparkSession.conf.get(name)).strip().lower() == "true"
 
+
+_ADAPTIVE = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled")
 
 # For a cluster that does not say how many cores it has.
 UNKNOWN_CORES = 8
@@ -83,9 +88,7 @@ def estimate_size(prepared: DataFrame, rows: int | None, source: DataFrame) -> I
     reading any."""
     session = prepared.sparkSession
     partitions = shuffle_partitions(str(session.conf.get("spark.sql.shuffle.partitions", "")))
-    is_adaptive = is_setting_on(prepared, "spark.sql.adaptive.enabled", "true") and is_setting_on(
-        prepared, "spark.sql.adaptive.coalescePartitions.enabled", "true"
-    )
+    is_adaptive = all(is_setting_on(prepared, name) for name in _ADAPTIVE)
     bytes_ = None if rows is not None else input_bytes(source)
     row_bytes = _row_bytes(prepared.schema)
     return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, row_bytes)

@@ -14,8 +14,6 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
-
 from spark_cep.errors import CepError, PatternError, PlanError
 from spark_cep.planner.layout import BUCKETS_CONF, Layout, parse_bucket_count
 from spark_cep.spark.entry import worker_program
@@ -33,6 +31,7 @@ from spark_cep.spark.projection import MatchFrame
 from spark_cep.spark.query import RowObservers
 from spark_cep.spark.report import strip_quotes
 from spark_cep.spark.source import shuffle_partitions
+from spark_cep.spark.versions import arrow_schema, check_streams
 from spark_cep.udfs.canonical import fingerprint
 from spark_cep.udfs.execution.job import StreamJob, nullable_schema
 from spark_cep.udfs.execution.state import make_identity
@@ -142,6 +141,7 @@ _MAX_BUCKETS = 64
 
 def run_stream(query: Query) -> DataFrame:
     """The matches, in a streaming DataFrame that knows its plan."""
+    check_streams(query.source.df)
     number = new_answer_number()
     query.check_stream()
     prepare_session(query.source.df)
@@ -154,7 +154,7 @@ def run_stream(query: Query) -> DataFrame:
     program = query.program()
     buckets, reason = _choose_buckets(query.source, has_keys=bool(program.keys))
     layout = Layout(buckets, reason, None, "none: a stream comes in triggers")
-    schema = nullable_schema(to_arrow_schema(shipped.df.schema, timezone="UTC"))
+    schema = nullable_schema(arrow_schema(shipped.df.schema))
     job = StreamJob(
         worker_program(program),
         query.output,

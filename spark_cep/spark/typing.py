@@ -7,20 +7,19 @@ fails are they tried one by one, to say which of them is wrong and why.
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.spark.selection import as_column, quote_column, select_named
+from spark_cep.spark.versions import error_text, silence_spark
 from spark_cep.udfs.expressions import Constant, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 _OTHER = Type("other")
@@ -250,25 +249,9 @@ def error_sentence(problem: PySparkException) -> str:
 
     The message starts `[CLASS] text. SQLSTATE: ...; line 1 pos 0;` and the plan follows it.
     """
-    text = (problem.getMessage() or str(problem)).strip()
+    text = error_text(problem).strip()
     text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
     text = re.split(r"\s*SQLSTATE:|\n", text, maxsplit=1)[0]
     if isinstance(problem, ParseException | AnalysisException) and "GROUP BY clause" in text:
         return "an aggregate function has no place in a condition on one row."
     return text.rstrip(";").strip()
-
-
-@contextmanager
-def silence_spark() -> Iterator[None]:
-    """PySpark logs every failed analysis to the console, also those that become our own error."""
-    names = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-    # Not logging.getLogger: it would put plain loggers in their place, which PySpark cannot use.
-    loggers = [PySparkLogger.getLogger(name) for name in names]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was

@@ -24,12 +24,11 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
-from sqlglot.parsers.spark import SparkParser
 
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.problems import Place, Problems, list_names, nearest_name
 from spark_cep.expressions.refusals import REFUSED_AGGREGATES
-from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
+from spark_cep.expressions.syntax import SparkParser, SyntaxProblem, parse_expression
 from spark_cep.expressions.types import parse_literal
 from spark_cep.expressions.user_functions import UserFunction, find_user_function
 from spark_cep.sql.parameters import sql_string

@@ -11,7 +11,7 @@ import pytest
 from spark_cep.errors import CepError
 from spark_cep.streaming import metrics
 
-COUNTS = [json.dumps({"rows": rows, "matches": 1, "late_rows": 2}) for rows in (3, 4)]
+COUNTS = "\n".join(json.dumps({"rows": rows, "matches": 1, "late_rows": 2}) for rows in (3, 4))
 FORMS: dict[str, Any] = {
     "a row": SimpleNamespace(asDict=lambda: {"buckets": COUNTS}),
     "a dict": {"buckets": COUNTS},
