@@ -39,6 +39,10 @@ matrix: java ## smoke tests with every supported Spark; some rows of .ci/matrix 
 test-fast: $(INSTALLED) ## the tests that start no JVM
 	$(BIN)/python -m pytest -m "not spark and not slow" $(ARGS)
 
+.PHONY: test-cluster
+test-cluster: $(INSTALLED) java ## ways to ship the package, and faults, on a cluster of processes here
+	SPARK_CEP_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_cluster.py tests/spark/test_cluster_faults.py $(ARGS)
+
 .PHONY: lint
 lint: $(INSTALLED) ## ruff: rules and layout
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # Where each top-level folder of the product is imported from.
 PACKAGES = {"sql": "spark_cep.sql", "spark_cep": "spark_cep", "udfs": "spark_cep.udfs"}
-WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba"}
+WORKER_LIBRARIES = {"numpy", "pandas", "pyarrow", "numba", "llvmlite"}
 # Of the ready-made remote sources, each installed by an extra.
 EXTRAS = {"redis", "sqlalchemy", "httpx"}
 # Besides spark_cep/spark and the command line: what users call with DataFrames and Columns.

@@ -91,3 +91,11 @@ def test_a_statement_may_be_in_a_file(tmp_path: Path) -> None:
     path.write_text("SELECT 1")
     assert statements.statement_of(str(path)) == "SELECT 1"
     assert statements.statement_of("SELECT 2") == "SELECT 2"
+
+
+def test_warming_up_prints_where_the_compiled_matcher_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "warm_up", lambda _: "/shared/matcher.bin")
+    assert command.main(["warm-up"]) == command.DONE
+    assert capsys.readouterr().out.endswith("compiled: /shared/matcher.bin\n")

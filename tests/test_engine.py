@@ -14,6 +14,7 @@ from spark_cep.errors import LimitError, PatternError
 from spark_cep.pattern import Pattern, event, no, seq
 from spark_cep.udfs.canonical import event_program, fingerprint
 from spark_cep.udfs.errors import WorkerError, parse_error
+from spark_cep.udfs.events import engine
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.output import EventOutput, Field
@@ -148,6 +149,30 @@ def test_consuming_refuses_tied_order_keys() -> None:
     shipped = pipeline(pattern, [row(1, "A"), row(1, "B"), row(2, "B")])
     with pytest.raises(PatternError, match="equal order keys at 1"):
         walked(advance_events(shipped.program, EventState(), shipped.table(0)))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1_000])
+def test_matches_are_taken_in_order_however_many_are_tried_at_once(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_TAKEN_AT_ONCE", chunk)
+    random = np.random.default_rng(chunk)
+    for _ in range(50):
+        lengths = random.integers(1, 4, 20)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = random.integers(0, 25, offsets[-1])
+        ranked = random.permutation(20)
+        used = random.random(25) < 0.1
+        expected, busy = [], set(np.flatnonzero(used))
+        for match in ranked:
+            needed = set(rows[offsets[match] : offsets[match + 1]])
+            if not needed & busy:
+                busy |= needed
+                expected.append(match)
+        taken = np.zeros(20, np.bool_)
+        engine._take_in_order(ranked, (rows, offsets), used, taken)
+        assert np.flatnonzero(taken).tolist() == sorted(expected)
+        assert np.flatnonzero(used).tolist() == sorted(busy)
 
 
 # ---- what is kept ------------------------------------------------------------------------------

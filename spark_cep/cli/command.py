@@ -16,6 +16,8 @@ from spark_cep import __version__
 from spark_cep.cli import demo, statements
 from spark_cep.errors import CepError, error_of
 from spark_cep.spark.session import SparkStartError
+from spark_cep.udfs.object_code import CACHE_VARIABLE, warm_up
+from spark_cep.udfs.rows import loading
 
 DONE, FAILED, WRONG_ARGUMENTS, NO_SPARK = 0, 1, 2, 3
 
@@ -40,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(options: argparse.Namespace) -> None:
     if options.command == "demo":
         demo.run_demo(rows=options.rows, as_json=options.json)
+        return
+    if options.command == "warm-up":
+        print(f"the matcher of row patterns is compiled: {warm_up(loading.MATCHER)}")
         return
     tables, as_json = dict(options.table), options.json
     if options.command == "run":
@@ -94,6 +99,14 @@ def _parser() -> argparse.ArgumentParser:
         "explain",
         "print how the patterns of a statement are matched",
         "the plan",
+    )
+    commands.add_parser(
+        "warm-up",
+        help="compile the matcher of row patterns, so that no query has to",
+        description="Compiles the matcher of row patterns, unless this package has it, and keeps "
+        f"it where this machine's executors find it: in the folder {CACHE_VARIABLE} if that is "
+        "set, else beside the package, in the user's cache, or in the temporary folder. Nothing "
+        "is done twice.",
     )
     return parser
 

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -75,7 +76,8 @@ class Service:
         """At once, as when a machine dies."""
         if self.process is not None:
             for one in self._family():
-                one.kill()
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
             self.process.wait()
             self.process = None
 

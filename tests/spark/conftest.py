@@ -10,6 +10,10 @@ from contextlib import contextmanager
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.spark.installing import checkout, dependencies, environment, installed, wheel
+
+__all__ = ["checkout", "dependencies", "environment", "installed", "wheel"]
+
 SETTINGS = {
     # Two cores, so that partitions really run beside each other.
     "spark.master": "local[2]",

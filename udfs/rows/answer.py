@@ -25,7 +25,7 @@ from spark_cep.udfs.rows import loading
 from spark_cep.udfs.rows.search import MatchBlock
 from spark_cep.udfs.values.arrow_values import INT64_DIGITS, to_single_array, validity
 from spark_cep.udfs.values.calls import arrow_type, vector_to_arrow
-from spark_cep.udfs.values.codes import key_codes, sort_codes
+from spark_cep.udfs.values.codes import key_codes, order_floats, sort_codes
 from spark_cep.udfs.values.vectors import Vector, vector_from_arrow
 
 if TYPE_CHECKING:
@@ -225,10 +225,11 @@ class BlockFold:
         if self._scanned is None:
             assert self._column is not None
             codes = sort_codes(self._column, Order(0, self._node.type))
-            codes = codes.astype(np.float64 if codes.dtype.kind == "f" else np.int64)
+            codes = order_floats(codes) if codes.dtype.kind == "f" else codes.astype(np.int64)
+            if self._node.name == "max":
+                codes = ~codes  # reverses the order
             self._scanned = np.empty(len(codes), np.int64)
-            is_max = self._node.name == "max"
-            loading.load_scans().running_extreme(codes, self._fresh, is_max, self._scanned)
+            loading.load_function("running_least")(codes, self._fresh, self._scanned)
         return self._scanned
 
     def _sums(self, low: Array, high: Array, last: Array) -> Vector:
@@ -241,7 +242,7 @@ class BlockFold:
             if self._scanned is None:
                 self._scanned = np.empty(len(values), np.float64)
                 wide = values.astype(np.float64)
-                loading.load_scans().running_sum(wide, self._fresh, self._scanned)
+                loading.load_function("running_sum")(wide, self._fresh, self._scanned)
             sums = self._scanned[last]
             return Vector(sums / count if node.name == "avg" else sums)
         totals = self._exact(values, low, high)

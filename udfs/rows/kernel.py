@@ -3,7 +3,7 @@
 It tries the alternatives of a pattern depth first, in the order of preference, so the first match
 found is the preferred one. Everything it needs to continue is in arrays: it can stop anywhere, for
 a full output, a full stack or a question that only Python can answer, and be called again. It is
-compiled with the same types for all programs: once per installation, and kept on disk.
+compiled with the same types for all programs, to object code (`object_code`).
 """
 
 from __future__ import annotations

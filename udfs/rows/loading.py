@@ -1,41 +1,34 @@
-"""Access to the compiled functions. numba is imported only where a row pattern runs.
-
-Compiling takes some seconds and happens once per installation (`jit_cache`).
-"""
+"""Access to the compiled functions of the matcher."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
-from spark_cep.udfs import jit_cache
+from spark_cep.udfs.object_code import LoadedFunction, NativeFunction, NativeLibrary, load_library
+from spark_cep.udfs.rows import records as r
 
-# Everything that is compiled, or compiled in as constants: the key of the cache.
-_COMPILED_MODULES: Final = (
-    "instructions",
-    "interpreter",
-    "jit",
-    "kernel",
-    "records",
+MATCHER: Final = NativeLibrary(
+    package=__package__,
+    # Everything that is compiled, or compiled in as constants, and how.
+    modules=(
+        "spark_cep.udfs.compiling",
+        f"{__package__}.instructions",
+        f"{__package__}.interpreter",
+        f"{__package__}.jit",
+        f"{__package__}.kernel",
+        f"{__package__}.records",
+    ),
+    functions=(
+        ("cep_search", NativeFunction(f"{__package__}.kernel", "search", r.SearchArguments)),
+        ("cep_running_sum", NativeFunction(f"{__package__}.jit", "running_sum", r.SumArguments)),
+        (
+            "cep_running_least",
+            NativeFunction(f"{__package__}.jit", "running_least", r.LeastArguments),
+        ),
+    ),
 )
 
 
-@cache
-def load_kernel() -> Callable[..., int]:
-    """The compiled matcher."""
-    search: Callable[..., int] = _import_compiled("kernel").search
-    return search
-
-
-@cache
-def load_scans() -> Any:
-    """The module of compiled folds over the rows of matches."""
-    return _import_compiled("jit")
-
-
-def _import_compiled(name: str) -> ModuleType:
-    with jit_cache.cached(*(f"{__package__}.{each}" for each in _COMPILED_MODULES)):
-        return import_module(f"{__package__}.{name}")
+def load_function(name: str) -> LoadedFunction:
+    """A function of the matcher, by its name in Python."""
+    return load_library(MATCHER)[f"cep_{name}"]

@@ -1,12 +1,13 @@
 """What the kernel works on: constants of its bytecode and its state, and tuples of arrays.
 
 No array ever changes its type, so the kernel is compiled once. `Any` stands for numpy arrays: mypy
-cannot check what numba compiles.
+cannot check what numba compiles. What is annotated to it, type and dimensions, is what numba
+compiles for, and what each call is checked against (`object_code`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 # ---- bytecode of conditions, written by `bytecode.py` and run by `interpreter.py` --------------
 #
@@ -168,20 +169,31 @@ TO_LAST: Final = 3
 
 # ---- arrays ------------------------------------------------------------------------------------
 
+Bools: TypeAlias = Annotated[Any, "bool", 1]
+Bytes: TypeAlias = Annotated[Any, "uint8", 1]
+Ints32: TypeAlias = Annotated[Any, "int32", 1]
+Ints: TypeAlias = Annotated[Any, "int64", 1]
+Words: TypeAlias = Annotated[Any, "uint64", 1]
+Floats: TypeAlias = Annotated[Any, "float64", 1]
+BoolTable: TypeAlias = Annotated[Any, "bool", 2]
+ByteTable: TypeAlias = Annotated[Any, "uint8", 2]
+Int32Table: TypeAlias = Annotated[Any, "int32", 2]
+IntTable: TypeAlias = Annotated[Any, "int64", 2]
+FloatTable: TypeAlias = Annotated[Any, "float64", 2]
+
 
 class KernelInstructions(NamedTuple):
     """`need`: bits of the variables that can come first, `END_BIT` if the match can end here.
     `place`: the bit of the mark; -1: no mark; -2 - n: list n of keys."""
 
-    op: Any
-    first: Any
-    second: Any
-    label: Any
-    need: Any
-    place: Any
-    settings: (
-        Any  # entry, skip, shows unmatched rows, rows ahead of measures, steps, words, merging
-    )
+    op: Ints32
+    first: Ints32
+    second: Ints32
+    label: Ints32
+    need: Words
+    place: Ints32
+    # entry, skip, shows unmatched rows, rows ahead of measures, steps, words, merging
+    settings: Ints
 
 
 class KernelRows(NamedTuple):
@@ -190,71 +202,97 @@ class KernelRows(NamedTuple):
     conditions read. `limit`: the position after the last row that WITHIN allows, empty without
     WITHIN; one more than the end of the partition if rows that WITHIN allows may still arrive."""
 
-    begin: Any
-    end: Any
-    parts: Any
-    reach: Any
-    may: Any
-    more: Any
-    limit: Any
-    skip_to: Any
+    begin: Ints
+    end: Ints
+    parts: IntTable
+    reach: Ints
+    may: Words
+    more: BoolTable
+    limit: Ints
+    skip_to: Bools
 
 
 class KernelConditions(NamedTuple):
     """`start`: for each variable, where its bytecode begins; -1: none; -2: Python evaluates it."""
 
-    start: Any
-    code: Any
-    ints: Any
-    floats: Any
-    reads: Any  # anchor, set, offset, shift, column
-    int_columns: Any
-    int_flags: Any
-    float_columns: Any
-    float_flags: Any
-    stack_int: Any
-    stack_float: Any
-    stack_flag: Any
+    start: Ints
+    code: IntTable
+    ints: Ints
+    floats: Floats
+    reads: IntTable  # anchor, set, offset, shift, column
+    int_columns: IntTable
+    int_flags: ByteTable
+    float_columns: FloatTable
+    float_flags: ByteTable
+    stack_int: Ints
+    stack_float: Floats
+    stack_flag: Bytes
 
 
 class KernelPath(NamedTuple):
     """What conditions read of the path: the rows of each set, and the folds over them as they were
     after each row, so that going back only forgets the last entries."""
 
-    member: Any
-    rows: Any
-    sizes: Any
-    folds: Any  # kind, set, column, values, distinct
-    ints: Any
-    floats: Any
-    counts: Any
-    codes: Any
-    seen: Any
+    member: BoolTable
+    rows: Int32Table
+    sizes: Ints
+    folds: IntTable  # kind, set, column, values, distinct
+    ints: IntTable
+    floats: FloatTable
+    counts: IntTable
+    codes: IntTable
+    seen: Int32Table
 
 
 class KernelMemo(NamedTuple):
     """Instructions that failed, by row. `merged`: pairs of an instruction with a row, and of the
     fingerprint of the path there."""
 
-    marks: Any
-    keys: Any  # where each list of keys begins in `key`
-    key: Any  # kind, fold, anchor, set, offset, shift, column, whether that is a float
-    merged: Any
+    marks: Words
+    keys: Ints  # where each list of keys begins in `key`
+    key: IntTable  # kind, fold, anchor, set, offset, shift, column, whether that is a float
+    merged: Words
 
 
 class BacktrackStack(NamedTuple):
     """Alternatives to be tried, and the marks made since (`trail`: how many before each)."""
 
-    pc: Any
-    row: Any
-    trail: Any
-    marked: Any
+    pc: Ints32
+    row: Ints32
+    trail: Ints
+    marked: Ints
 
 
 class KernelMatches(NamedTuple):
     """The output. `labels` has those of all matches, one match after the other."""
 
-    start: Any
-    length: Any
-    number: Any
-    labels: Any
+    start: Ints
+    length: Ints
+    number: Ints
+    labels: Ints32
+
+
+# ---- what the compiled functions take ----------------------------------------------------------
+
+
+class SearchArguments(NamedTuple):
+    program: KernelInstructions
+    rows: KernelRows
+    conditions: KernelConditions
+    path: KernelPath
+    memory: KernelMemo
+    stack: BacktrackStack
+    matches: KernelMatches
+    state: Ints
+
+
+class SumArguments(NamedTuple):
+    values: Floats
+    fresh: Bools
+    result: Floats
+
+
+class LeastArguments(NamedTuple):
+    codes: Ints
+    fresh: Bools
+    result: Ints

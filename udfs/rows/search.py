@@ -414,10 +414,11 @@ class KernelSearch:
             arrays.kernel_memo(made, table),
         )
         stack = _new_stack(FIRST_STACK_SIZE)
-        kernel = loading.load_kernel()
+        kernel = loading.load_function("search")
+        search = kernel.bind(*fixed, stack, found, state)
         while True:
             state[r.PAUSE_AT] = state[r.STEPS] + CALL_STEPS
-            stop = kernel(*fixed, stack, found, state)
+            stop = search()
             if stop != r.DONE and self._clock.is_due():
                 self._look_at_clock(state, found)
             if stop == r.PAUSED:
@@ -426,6 +427,7 @@ class KernelSearch:
                 if len(stack.pc) >= MOST_STACK_SIZE:
                     raise stack_limit_error(table, int(state[r.BEGIN]), MOST_STACK_SIZE)
                 stack = _grow_stack(stack)
+                search = kernel.bind(*fixed, stack, found, state)
             elif stop == r.QUESTION:
                 self._answer(state, found)
             elif stop in (r.DONE, r.OUTPUT_FULL):
