@@ -145,7 +145,8 @@ def loaded_at_import(path: Path) -> Iterator[str]:
 
 def test_one_module_knows_versions_of_spark() -> None:
     for module, path in MODULES.items():
-        if module in {VERSIONS, "spark_cep", "spark_cep.cli.command"}:
+        # The engine asks for versions of its own libraries, never of Spark.
+        if module in {VERSIONS, "spark_cep", "spark_cep.cli.command"} or "udfs" in path.parts:
             continue
         newer = {each for each in loaded_at_import(path) if each.partition(".")[0] == "pyspark"}
         assert newer <= OLDEST_PYSPARK, f"{path.name} imports {newer - OLDEST_PYSPARK}"
