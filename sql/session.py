@@ -126,7 +126,9 @@ def sql(
         return _plan_rows(spark, _run_query(own, _query_from(composer, shown)))
     if view is not None:
         return _create_view(spark, _run_query(own, _query_from(composer, view.query)), view)
-    return _run_query(own, composer.query([(0, len(statement.text))]))
+    # A projection has the analyzed plan below it. In the plan that Spark keeps of a statement the
+    # clauses are names of views, and it would not find their observations after `collect`.
+    return _run_query(own, composer.query([(0, len(statement.text))])).select("*")
 
 
 @public

@@ -577,7 +577,7 @@ def plan_stream_shedding(
         candidates = prepare.filter_candidates(past, shipping.compiled)
         learnt, sampled = learn_from_rows(source, candidates, shipping, program, shed)
         known = statistics_of(program, sampled, learnt, shed.policy, measure_costs())
-    partitions = shuffle_partitions(source.setting("spark.sql.shuffle.partitions"))
+    partitions = shuffle_partitions(source.df.sparkSession)
     in_front = StreamSheddingSpec(
         shed.keep,
         shed.latency_seconds(),

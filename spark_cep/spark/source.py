@@ -87,18 +87,16 @@ def estimate_size(prepared: DataFrame, rows: int | None, source: DataFrame) -> I
     """What is known of the rows of `prepared`, which are made from those of `source`, without
     reading any."""
     session = prepared.sparkSession
-    partitions = shuffle_partitions(str(session.conf.get("spark.sql.shuffle.partitions", "")))
+    partitions = shuffle_partitions(session)
     is_adaptive = all(is_setting_on(prepared, name) for name in _ADAPTIVE)
     bytes_ = None if rows is not None else input_bytes(source)
     row_bytes = _row_bytes(prepared.schema)
     return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, row_bytes)
 
 
-def shuffle_partitions(setting: str) -> int:
-    """
-    >>> shuffle_partitions("64"), shuffle_partitions("auto")  # some runtimes choose it
-    (64, 200)
-    """
+def shuffle_partitions(session: SparkSession) -> int:
+    """Some runtimes set it to `auto`, and choose it while a query runs."""
+    setting = str(session.conf.get("spark.sql.shuffle.partitions"))
     return int(setting) if setting.isdigit() else 200
 
 

@@ -241,5 +241,5 @@ def _choose_buckets(source: SourceFrame, *, has_keys: bool) -> tuple[int, str]:
     forced = source.setting(BUCKETS_CONF)
     if not has_keys and not forced:
         return 1, "one partition is one bucket"
-    partitions = shuffle_partitions(source.setting("spark.sql.shuffle.partitions"))
+    partitions = shuffle_partitions(source.df.sparkSession)
     return bucket_count(partitions, parse_bucket_count(forced) if forced else None)

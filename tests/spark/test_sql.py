@@ -50,6 +50,13 @@ def test_a_pattern_of_rows(spark: SparkSession, ticks: DataFrame) -> None:
     assert rows(sql(spark, f"SELECT * FROM ticks {RISES}")) == [(2, 2), (4, 2)]
 
 
+def test_the_first_collect_gives_the_metrics(spark: SparkSession, ticks: DataFrame) -> None:
+    found = sql(spark, f"SELECT * FROM ticks {RISES}")
+    assert len(found.collect()) == 2
+    counts = cep.metrics(found)
+    assert (counts["rows"], counts["matches"], counts["complete"]) == (4, 2, True)
+
+
 def test_a_pattern_of_events(spark: SparkSession, ticks: DataFrame) -> None:
     assert rows(sql(spark, f"SELECT * FROM ticks {PAIRS}")) == [(1, 2, 10), (3, 4, 2)]
 
