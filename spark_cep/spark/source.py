@@ -200,7 +200,7 @@ def _unless_spark_fails(read: Callable[[DataFrame], int | None], df: DataFrame) 
 # Spark's `defaultSize` of types, by which it estimates rows; 8 where nothing is here.
 _TYPE_BYTES: dict[type[T.DataType], int] = {
     T.BooleanType: 1, T.ByteType: 1, T.ShortType: 2, T.IntegerType: 4, T.FloatType: 4,
-    T.DateType: 4, T.StringType: 20, T.BinaryType: 100, T.CalendarIntervalType: 16,
+    T.DateType: 4, T.StringType: 20, T.BinaryType: 100,
 }  # fmt: skip
 _ROW_OVERHEAD = 8
 
