@@ -64,7 +64,10 @@ def _canonical_key(text: str, data_type: T.DataType) -> PartitionKey:
 
 
 # Types that need no question to Spark.
-_GROUPABLE = (T.NumericType, T.StringType, T.BooleanType, T.DatetimeType, T.BinaryType)
+_GROUPABLE = (
+    T.NumericType, T.StringType, T.BooleanType, T.BinaryType,
+    T.DateType, T.TimestampType, T.TimestampNTZType,
+)  # fmt: skip
 
 
 def check_groupable(df: DataFrame, names: Sequence[str]) -> None:

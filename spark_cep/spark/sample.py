@@ -205,7 +205,10 @@ def _rows_with(df: DataFrame, table: SampledTable, needed: Sequence[str]) -> Fir
 
 
 def _is_small(data_type: T.DataType) -> bool:
-    return isinstance(data_type, T.NumericType | T.DatetimeType | T.BooleanType)
+    return isinstance(
+        data_type,
+        T.NumericType | T.BooleanType | T.DateType | T.TimestampType | T.TimestampNTZType,
+    )
 
 
 _NAME = re.compile(r"`((?:[^`]|``)+)`|([^\W\d]\w*)")
