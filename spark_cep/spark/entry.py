@@ -65,10 +65,17 @@ def bucket_entry(  # noqa: PLR0913 - what is shipped to the workers
 
         stage, partition = _stage_and_partition()
         task = [stage, part, partition]
-        yield metrics_row(schema, {"begun": task})
         bucket = partition + (part << _PART_SHIFT)
-        yield from run(program, output, batches, bucket, task_scope().name, memory=memory)
-        yield metrics_row(schema, {"ended": task})
+        # Spark 3.5 takes batches of one schema only, and theirs may say more of what is never NULL.
+        own = None
+        for batch in run(program, output, batches, bucket, task_scope().name, memory=memory):
+            if own is None:
+                own = batch.schema
+                yield metrics_row(own, {"begun": task})
+            yield batch
+        if own is None:
+            yield metrics_row(schema, {"begun": task})
+        yield metrics_row(own or schema, {"ended": task})
 
     match_bucket.__name__ = match_bucket.__qualname__ = title
     return match_bucket

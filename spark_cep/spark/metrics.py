@@ -108,6 +108,8 @@ def _records_in_plan(plan: str) -> list[AnswerRecord]:
 # ---- metrics of batches ------------------------------------------------------------------------
 
 _POLL_SECONDS = 0.02
+# Spark fills observations shortly after the action has ended.
+_SHORT_WAIT_SECONDS = 1.0
 _LINE = "\n"
 
 
@@ -193,7 +195,7 @@ def _collected_counts() -> Column:
 
 def read_answer_counts(record: AnswerRecord) -> dict[str, Any]:
     """The merged counts of the first action on an answer, and `complete`."""
-    found = read_observations(observation_of(record), record.buckets)
+    found = read_observations(observation_of(record), record.buckets, _SHORT_WAIT_SECONDS)
     if found is None:
         raise CepError(
             "there are no metrics yet: no action has run on this answer",
@@ -266,7 +268,6 @@ def _observed_row(observation: Observation, wait_seconds: float) -> Mapping[str,
 
 # ---- explain(mode="analyze") -------------------------------------------------------------------
 
-# Spark fills observations shortly after the action has ended.
 _WAIT_SECONDS = 10.0
 
 
