@@ -253,8 +253,8 @@ class _CandidatePlans:
         assert candidate.cost is not None
         if not choice.seconds:
             return "with hardly any work expected"
-        times = candidate.cost.time / choice.seconds
-        return f"expected to take {_format_times(times)} times as long"
+        times = _format_times(candidate.cost.time / choice.seconds)
+        return f"expected to take {'' if times == '1' else f'{times} times '}as long"
 
 
 def _format_share(share: float) -> str:

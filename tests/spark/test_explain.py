@@ -126,7 +126,7 @@ def test_the_page_about_explain_shows_what_is_printed(
     names: dict[str, object] = {"spark": spark}
     try:
         # Fewer rows than on the page, and more than a sample has.
-        exec(code.replace("600_000", "24_000"), names)
+        exec(code.replace("300_000", "24_000"), names)
         matches = names["matches"]
         assert labels(printed(matches, "text", capsys)) == labels(text)
         found = printed(matches, "analyze", capsys)
