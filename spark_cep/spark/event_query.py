@@ -200,7 +200,7 @@ class EventQuery:
         rows = self._masked
         if observers.lookups is not None:
             rows = self._add_mask(self.source.df, MetricsSink(observers.lookups))
-        rows = filter_candidates(rows, self.compiled)
+        rows = filter_candidates(rows, self.compiled, is_streaming=self.source.is_streaming)
         if self._shedding is not None:
             rows = drop_shed_rows(rows, self._shedding, self._shed_observer(observers))
         return select_shipped(rows, self.query.shipment)

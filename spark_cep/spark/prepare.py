@@ -93,17 +93,31 @@ def add_mask(df: DataFrame, candidates: Expression) -> DataFrame:
     return select_named(df, [(candidates, MASK)], ["*"])
 
 
-def filter_candidates(df: DataFrame, compiled: CompiledPattern) -> DataFrame:
+def filter_candidates(
+    df: DataFrame, compiled: CompiledPattern, *, is_streaming: bool = False
+) -> DataFrame:
     """Without the rows that cannot matter."""
     if not drops_rows(compiled):
         return df
     kept = [f"{in_brackets(key)} IS NOT NULL" for key in compiled.inferred]
     if all(compiled.masks):
-        simple = _simple_filter(df, compiled.masks)
+        simple = None if is_streaming else _simple_filter(df, compiled.masks)
         # First, so that rows which fail it cost no more than comparisons.
         df = df if simple is None else df.filter(simple)
         kept.insert(0, f"{MASK} != 0")
-    return df.filter(" AND ".join(kept)) if kept else df
+    if not kept:
+        return df
+    condition = " AND ".join(kept)
+    return df.filter(_above_watermark(condition, compiled) if is_streaming else condition)
+
+
+def _above_watermark(condition: str, compiled: CompiledPattern) -> Column:
+    """The condition in a form that reads the event time. Any other filter Spark moves below the
+    watermark, which would then follow only the rows that pass it. The hash is for event times that
+    are never NULL: there the optimizer removes the first comparison."""
+    order = compiled.orders[0]
+    time = as_column(order.expression)
+    return F.expr(condition) | has_no_time(time, order.type) | (F.xxhash64(time) == 0)
 
 
 def _simple_filter(df: DataFrame, masks: Sequence[Sequence[str | Column]]) -> str | None:

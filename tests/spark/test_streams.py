@@ -213,6 +213,22 @@ def test_keys_are_equal_as_group_by_says(spark: SparkSession, files: Files) -> N
 # ---- triggers ----------------------------------------------------------------------------------
 
 
+def test_the_watermark_follows_rows_that_no_variable_accepts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also where the event time is never NULL, of which the optimizer knows how to make use."""
+    files = Files(tmp_path)
+    files.put([(1, 1, "A", 1, 1), (2, 1, "B", 1, 2)])
+    files.put([LAST])
+    time = F.coalesce("ts", F.timestamp_seconds(F.lit(0))).alias("at")
+    read = spark.readStream.schema(files.columns).option("maxFilesPerTrigger", 1)
+    rows = read.parquet(str(tmp_path)).select("k", "kind", "x", time)
+    rows = rows.withWatermark("at", "10 seconds")
+    pattern = seq(A, B, X).within("5 seconds")
+    given, _ = drained(rows.match_pattern(pattern, partition_by="k", order_by="at"))
+    assert given.count() == 1
+
+
 def test_an_idle_source_closes_windows_when_the_watermark_has_moved(
     spark: SparkSession, tmp_path: Path
 ) -> None:
