@@ -31,6 +31,9 @@ AnswerKind = Literal["structs", "measures", "rows"]
 # A variable of which no column is needed still has to say whether it is filled.
 PRESENT_FIELD = "__cep_present"
 
+# Columns that say which row of the input a row is: by these its payload is found again.
+IDENTITY = ("__cep_file", "__cep_path", "__cep_number")
+
 
 @dataclass(frozen=True)
 class AnswerMeasure:
@@ -109,6 +112,32 @@ def lay_out_answer(  # noqa: PLR0913 - all that an answer is made of
     )
     shape: AnswerKind = "rows" if rows == "all" else "structs"
     return AnswerShape(shape, output, tuple(names), partition, hidden=compiled.hidden)
+
+
+def lay_out_identities(
+    compiled: CompiledPattern,
+    shipment: Shipment,
+    shown: Sequence[tuple[str, int]],
+    *,
+    names: Sequence[str],
+    reads: Mapping[int, Iterable[str]],
+) -> AnswerShape:
+    """The answer of `lay_out_answer` for structs, but with the identities of rows instead of their
+    payload. `reads`: the columns that Spark's conditions on matches read of each variable id."""
+    identity = tuple(Field(shipment.added_column(name), name) for name in IDENTITY)
+    order = shipment.column(compiled.orders[0].expression)
+    flat = _flat_variables(compiled)
+    structs = []
+    for number, each in enumerate(compiled.variables):
+        if not each.negated:
+            fields = [
+                Field(shipment.column(quote_name(name)), name)
+                for name in sorted(set(reads.get(number, ())))
+            ]
+            structs.append(Struct(number, (*identity, *fields), number in flat))
+    partition = tuple(Field(column, name) for name, column in shown)
+    output = EventOutput("one", order, structs=tuple(structs), partition=partition, numbered=False)
+    return AnswerShape("structs", output, tuple(names), tuple(name for name, _ in shown))
 
 
 def _measured_output(

@@ -84,10 +84,18 @@ def _before_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
         yield f"{name}:", " AND ".join(conditions) if conditions else "any row"
     yield from _label_rows("computes", before["computed"])
     yield "ships", ", ".join(before["shipped"])
+    yield from _payload_rows(facts)
     yield "drops", before["drops"]
     count, reason = facts["buckets"]["count"], facts["buckets"]["reason"]
     yield "buckets", reason if count is None else f"{count}: {reason}"
     yield "slices", facts["slices"]
+
+
+def _payload_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
+    payload = facts.get("payload")
+    if payload is not None:
+        how = "joined to the matches" if payload["mode"] == "join" else "shipped"
+        yield "payload", f"{how}: {payload['reason']}"
 
 
 def _engine_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:

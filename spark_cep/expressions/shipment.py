@@ -70,6 +70,10 @@ class Shipment:
             return self._add(("text", normalized(expression)), wanted)
         return self._add(("object", id(expression)), wanted)
 
+    def added_column(self, name: str) -> int:
+        """The index of a column that rows have besides those of the input."""
+        return self._add(("added", name), ShippedColumn(quote_name(name), None, name))
+
     def special(self, role: ColumnRole, expression: RowExpression) -> int:
         """The index of the mask, the slice or the home flag; each is shipped once."""
         return self._add((role,), ShippedColumn(expression, None, role=role))

@@ -8,14 +8,20 @@ sample run Spark jobs; the sample reads a bounded number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from spark_cep.events.answer import AnswerMeasure, AnswerMeasures, AnswerShape, lay_out_answer
+from spark_cep.events.answer import (
+    AnswerMeasure,
+    AnswerMeasures,
+    AnswerShape,
+    lay_out_answer,
+    lay_out_identities,
+)
 from spark_cep.events.compile import compile_event_query
-from spark_cep.events.measures import compile_remote_measures
+from spark_cep.events.measures import compile_measures, compile_remote_measures
 from spark_cep.expressions.remote_calls import mentions_remote
 from spark_cep.planner.choice import PlanChoice, PlanFacts, choose_plan
 from spark_cep.planner.layout import (
@@ -28,6 +34,15 @@ from spark_cep.planner.layout import (
     choose_slicing,
 )
 from spark_cep.planner.named_plans import check_plan_request
+from spark_cep.planner.payload import (
+    PAYLOAD_CONF,
+    PayloadChoice,
+    PayloadSize,
+    choose_by_cost,
+    estimate_shares,
+    find_too_small,
+    parse_payload_setting,
+)
 from spark_cep.planner.statistics import (
     SAMPLE_CONF,
     SECONDS_CONF,
@@ -50,6 +65,7 @@ from spark_cep.spark.lookups import (
     lookups_of,
     needs_fetch,
 )
+from spark_cep.spark.payload import PayloadJoin, add_identity, find_no_identity
 from spark_cep.spark.prepare import (
     PreparedRows,
     add_mask,
@@ -62,7 +78,7 @@ from spark_cep.spark.prepare import (
 from spark_cep.spark.projection import MatchFrame, event_schema, project_matches
 from spark_cep.spark.query import NO_OBSERVERS, RowObservers
 from spark_cep.spark.remote_report import add_remote_facts, event_calls_by_column, event_places
-from spark_cep.spark.report import add_stream_facts, build_report, job_title
+from spark_cep.spark.report import add_payload_facts, add_stream_facts, build_report, job_title
 from spark_cep.spark.sample import SampleRequest, take_sample
 from spark_cep.spark.shedding import (
     SheddingPlan,
@@ -74,7 +90,7 @@ from spark_cep.spark.shedding import (
     shed_counts,
 )
 from spark_cep.spark.shedding_report import add_shedding_facts, add_stream_shedding_facts
-from spark_cep.spark.source import estimate_size
+from spark_cep.spark.source import estimate_bytes, estimate_size, row_bytes
 from spark_cep.spark.stream import check_bounded, check_consumption, check_watermark
 from spark_cep.spark.typing import SparkTyper
 from spark_cep.udfs.program import Adaptation, Program
@@ -99,11 +115,17 @@ def prepare_event_query(source: SourceFrame, request: MatchRequest) -> EventQuer
     """Compiles the pattern. All that can be wrong with what the user wrote is found here."""
     remotes = RemoteSources(request.options.remotes, source.df.sparkSession)
     typer = SparkTyper(source.df)
+    without_payload: list[tuple[Shipment, AnswerShape]] = []
 
     def lay_out(
         compiled: CompiledPattern, shipment: Shipment, shown: Sequence[tuple[str, int]]
     ) -> AnswerShape:
         check_ordered_by_bytes(source.df, compiled.orders)
+        if request.options.measures is None and request.options.rows == "one":
+            narrow = shipment.as_now()
+            reads = _columns_after(source, compiled, typer)
+            found = lay_out_identities(compiled, narrow, shown, names=source.names(), reads=reads)
+            without_payload.append((narrow, found))
         measures = _compile_measures(source, request, compiled, remotes)
         rows = request.options.rows
         return lay_out_answer(
@@ -128,7 +150,23 @@ def prepare_event_query(source: SourceFrame, request: MatchRequest) -> EventQuer
     # A misspelled name of a source is reported before the one that then is used nowhere.
     check_remotes_used(request.options.remotes, _remote_texts(request))
     _check_request(request, query.compiled)
-    return EventQuery(request, source, remotes, query)
+    narrow = None
+    for shipment, answer in without_payload:
+        mask = shipment.special("mask", "candidates")
+        narrow = replace(query, shipment=shipment, answer=answer, mask=mask)
+    return EventQuery(request, source, remotes, query, narrow)
+
+
+def _columns_after(
+    source: SourceFrame, compiled: CompiledPattern, typer: SparkTyper
+) -> Mapping[int, frozenset[str]]:
+    """What Spark's conditions on matches read of each variable id."""
+    if not compiled.after:
+        return {}
+    case_sensitive = source.case_sensitive
+    return compile_measures(
+        [], compiled, source.columns, typer=typer, case_sensitive=case_sensitive
+    ).reads
 
 
 def _compile_measures(
@@ -170,16 +208,27 @@ def _check_request(request: MatchRequest, compiled: CompiledPattern) -> None:
 
 @dataclass(frozen=True)
 class EventQuery:
-    """Implements `Query`."""
+    """Implements `Query`. `with_payload` ships all columns that the answer shows; `narrow` the
+    identities of rows instead, by which their payload is joined to the matches. None: the answer
+    has no payload to join."""
 
     request: MatchRequest
     source: SourceFrame
     remotes: RemoteSources
-    query: CompiledEventQuery
+    with_payload: CompiledEventQuery
+    narrow: CompiledEventQuery | None = None
+
+    @property
+    def query(self) -> CompiledEventQuery:
+        """The one of both that runs. A sample may be read to choose it."""
+        if self._payload is None or not self._payload.joins:
+            return self.with_payload
+        assert self.narrow is not None
+        return self.narrow
 
     @property
     def compiled(self) -> CompiledPattern:
-        return self.query.compiled
+        return self.with_payload.compiled
 
     @property
     def answer(self) -> AnswerShape:
@@ -199,8 +248,8 @@ class EventQuery:
     def rows(self, observers: RowObservers = NO_OBSERVERS) -> PreparedRows:
         rows = self._masked
         if observers.lookups is not None:
-            rows = self._add_mask(self.source.df, MetricsSink(observers.lookups))
-        rows = filter_candidates(rows, self.compiled, is_streaming=self.source.is_streaming)
+            rows = self._add_mask(self._source_rows, MetricsSink(observers.lookups))
+        rows = filter_candidates(rows, self.compiled)
         if self._shedding is not None:
             rows = drop_shed_rows(rows, self._shedding, self._shed_observer(observers))
         return select_shipped(rows, self.query.shipment)
@@ -215,7 +264,13 @@ class EventQuery:
     @cached_property
     def _masked(self) -> DataFrame:
         """All rows, with what is looked up before matching and their candidate mask."""
-        return self._add_mask(self.source.df)
+        return self._add_mask(self._source_rows)
+
+    @cached_property
+    def _source_rows(self) -> DataFrame:
+        """The input, with the identity of its rows if their payload is joined."""
+        df = self.source.df
+        return add_identity(df) if self.query is self.narrow else df
 
     def _add_mask(self, df: DataFrame, counts: MetricsSink | None = None) -> DataFrame:
         rows = add_values(df, self.compiled, self.remotes, counts)
@@ -291,12 +346,13 @@ class EventQuery:
         if not is_sampling_on(self.source.setting(SAMPLE_CONF)):
             return NoSample(f"no sample, for {SAMPLE_CONF} is off")
         seconds = sample_seconds(self.source.setting(SECONDS_CONF))
-        shipped = self.query.shipment.shipped
+        shipment = self.with_payload.shipment
+        shipped = shipment.shipped
         places = needed_columns(self._unplanned)
         reads = [shipped[place].expression for place in places]
         request = SampleRequest(
             self._unplanned,
-            lambda df: select_places(self._sampled_rows(df), self.query.shipment, places),
+            lambda df: select_places(self._sampled_rows(df), shipment, places),
             reads=[*reads, *(text for texts in compiled.masks for text in texts)],
             by_itself=self._shedding is not None or self._looks_up,
             key=self._sample_key(reads),
@@ -356,7 +412,7 @@ class EventQuery:
     @cached_property
     def _unplanned(self) -> Program:
         """The program before a plan is chosen, to make statistics with."""
-        return self.query.program(remotes=self._remote_specs)
+        return self.with_payload.program(remotes=self._remote_specs)
 
     def _over(self, slicing: Slicing | None) -> CompiledEventQuery:
         return self.query if slicing is None else self.query.with_slices()
@@ -387,8 +443,65 @@ class EventQuery:
         return event_schema(self.output, self.compiled.variables, shipped)
 
     def project(self, matches: MatchFrame, raw: StructType) -> DataFrame:
-        compiled = self.compiled
-        return project_matches(matches, self.answer, compiled.variables, raw, compiled.after)
+        compiled, answer = self.compiled, self.answer
+        if self.query is not self.narrow:
+            return project_matches(matches, answer, compiled.variables, raw, compiled.after)
+        rows = filter_candidates(self._masked, compiled)
+        expected = self._shipping_schema()
+        join = PayloadJoin(answer, compiled.variables, compiled.after, rows, expected)
+        return join.project(matches, raw)
+
+    def _shipping_schema(self) -> StructType:
+        """The schema of the answer with a shipped payload. Nothing runs for it."""
+        compiled, answer = self.compiled, self.with_payload.answer
+        assert answer is not None
+        shipped = select_shipped(self._masked, self.with_payload.shipment)
+        schema = event_schema(answer.output, compiled.variables, shipped.df.schema)
+        matches = shipped.df.mapInArrow(lambda batches: batches, schema)
+        found = MatchFrame(matches, lambda df: df, self.remotes)
+        return project_matches(found, answer, compiled.variables, shipped.raw, ()).schema
+
+    # ---- the payload ---------------------------------------------------------------------------
+
+    @cached_property
+    def _payload(self) -> PayloadChoice | None:
+        """Whether the payload is joined; None: there is none."""
+        if self.narrow is None:
+            return None
+        setting = parse_payload_setting(self.source.setting(PAYLOAD_CONF))
+        if setting == "ship":
+            return PayloadChoice(False, f"set by {PAYLOAD_CONF}")
+        refusal = self._payload_refusal()
+        if refusal is None and setting == "auto":
+            refusal = find_too_small(self._payload_size(self.narrow))
+        if refusal is None:
+            refusal = find_no_identity(self._add_mask(self.source.df))
+        if refusal is not None:
+            return PayloadChoice(False, refusal)
+        if setting == "join":
+            return PayloadChoice(True, f"set by {PAYLOAD_CONF}")
+        return choose_by_cost(estimate_shares(self.compiled, self._sample))
+
+    def _payload_refusal(self) -> str | None:
+        """What of the request does not go with a join."""
+        if self.source.is_streaming:
+            return "a stream is read once"
+        if self._looks_up:
+            return "the pattern reads remote data"
+        if self.request.options.shed is not None:
+            return "rows are shed"
+        if not all(branch.filled() for branch in self.compiled.branches):
+            return "a match may have no rows"
+        return None
+
+    def _payload_size(self, narrow: CompiledEventQuery) -> PayloadSize:
+        schema = self.source.df.schema
+        shipped = {each.column for each in narrow.shipment.shipped}
+        payload = row_bytes(field for field in schema if field.name not in shipped)
+        if payload == 0:
+            return PayloadSize(0, None)
+        size = estimate_bytes(self.source.df)
+        return PayloadSize(payload, None if size is None else size * payload // row_bytes(schema))
 
     # ---- reports -------------------------------------------------------------------------------
 
@@ -411,6 +524,8 @@ class EventQuery:
         )
         if self.source.is_streaming:
             plan = add_stream_facts(plan, program)
+        if self._payload is not None:
+            plan = add_payload_facts(plan, self._payload)
         places = event_places(compiled, self.answer.sought, self.remotes)
         plan = add_remote_facts(plan, self.remotes, places, event_calls_by_column(compiled))
         if self._stream_shedding is not None:

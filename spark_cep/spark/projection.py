@@ -82,9 +82,9 @@ def project_matches(
     if answer.output.rows == "all":
         return _event_rows(found.counted(found.df), answer, variables, raw)
     if answer.sought:
-        named = _add_lookups(found, answer, _name_columns(answer, variables, raw), after)
+        named = _add_lookups(found, answer, name_columns(answer, variables, raw), after)
     else:
-        named = select_named(found.counted(found.df), _name_columns(answer, variables, raw))
+        named = select_named(found.counted(found.df), name_columns(answer, variables, raw))
         for condition in after:
             named = named.filter(condition)
     named = _drop_hidden_fields(named, answer, variables)
@@ -92,12 +92,10 @@ def project_matches(
         return _explode_events(named, answer, variables)
     if answer.shape == "measures":
         measures = [(each.sql, each.name) for each in answer.measures]
-        return select_named(
-            named, [*_partition_columns(answer, _variable_names(variables)), *measures]
-        )
+        return select_named(named, [*partition_columns(answer, variables), *measures])
     positive = [each.name for each in variables if not each.negated]
     shown = [(quote_column(name), name) for name in (*positive, "match_start", "match_end")]
-    return select_named(named, [*_partition_columns(answer, _variable_names(variables)), *shown])
+    return select_named(named, [*partition_columns(answer, variables), *shown])
 
 
 def _drop_hidden_fields(
@@ -134,7 +132,7 @@ def _add_lookups(
     )
 
 
-def _name_columns(
+def name_columns(
     answer: AnswerShape, variables: Sequence[Variable], raw: T.StructType
 ) -> list[tuple[Expression, str]]:
     """Everything that an expression may name. A variable's name hides all others, a partition
@@ -167,7 +165,11 @@ def _hidden_column(place: int) -> str:
     return f"__cep_p{place}"
 
 
-def _partition_columns(answer: AnswerShape, taken: set[str]) -> list[tuple[Expression, str]]:
+def partition_columns(
+    answer: AnswerShape, variables: Sequence[Variable]
+) -> list[tuple[Expression, str]]:
+    """The partition columns under the names that an answer shows."""
+    taken = _variable_names(variables)
     return [
         (_hidden_column(place) if name.casefold() in taken else quote_column(name), name)
         for place, name in enumerate(answer.partition)

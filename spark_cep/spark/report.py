@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from spark_cep.planner.choice import PlanChoice
     from spark_cep.planner.layout import Layout
     from spark_cep.planner.matcher import MatcherChoice
+    from spark_cep.planner.payload import PayloadChoice
     from spark_cep.row_patterns import RowPattern
     from spark_cep.rows.compiled import CompiledRowPattern
     from spark_cep.shed import Shed
@@ -134,6 +135,12 @@ def build_report(
             },
         }
     )
+
+
+def add_payload_facts(plan: MatchPlan, payload: PayloadChoice) -> MatchPlan:
+    """The plan with `payload`, how the columns get into the answer that matching does not read."""
+    facts = {"mode": payload.mode, "reason": payload.reason}
+    return MatchPlan({**plan.facts, "payload": facts})
 
 
 def _before_facts(compiled: CompiledPattern, shipment: Shipment) -> dict[str, Any]:

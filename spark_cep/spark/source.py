@@ -21,7 +21,7 @@ from spark_cep.spark.typing import type_of
 from spark_cep.spark.versions import check_dataframe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -90,8 +90,8 @@ def estimate_size(prepared: DataFrame, rows: int | None, source: DataFrame) -> I
     partitions = shuffle_partitions(session)
     is_adaptive = all(is_setting_on(prepared, name) for name in _ADAPTIVE)
     bytes_ = None if rows is not None else input_bytes(source)
-    row_bytes = _row_bytes(prepared.schema)
-    return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, row_bytes)
+    bytes_of_row = _ROW_OVERHEAD + row_bytes(prepared.schema)
+    return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, bytes_of_row)
 
 
 def shuffle_partitions(session: SparkSession) -> int:
@@ -205,8 +205,9 @@ _TYPE_BYTES: dict[type[T.DataType], int] = {
 _ROW_OVERHEAD = 8
 
 
-def _row_bytes(schema: T.StructType) -> int:
-    return _ROW_OVERHEAD + sum(_type_bytes(field.dataType) for field in schema)
+def row_bytes(fields: Iterable[T.StructField]) -> int:
+    """What a row of these fields has, as Spark estimates it by their types."""
+    return sum(_type_bytes(field.dataType) for field in fields)
 
 
 def _type_bytes(data_type: T.DataType) -> int:
