@@ -153,8 +153,13 @@ def prepare_event_query(source: SourceFrame, request: MatchRequest) -> EventQuer
     narrow = None
     for shipment, answer in without_payload:
         mask = shipment.special("mask", "candidates")
-        narrow = replace(query, shipment=shipment, answer=answer, mask=mask)
+        if _columns_of(query.shipment) - _columns_of(shipment):
+            narrow = replace(query, shipment=shipment, answer=answer, mask=mask)
     return EventQuery(request, source, remotes, query, narrow)
+
+
+def _columns_of(shipment: Shipment) -> set[str]:
+    return {each.column for each in shipment.shipped if each.column is not None}
 
 
 def _columns_after(
@@ -496,10 +501,8 @@ class EventQuery:
 
     def _payload_size(self, narrow: CompiledEventQuery) -> PayloadSize:
         schema = self.source.df.schema
-        shipped = {each.column for each in narrow.shipment.shipped}
+        shipped = _columns_of(narrow.shipment)
         payload = row_bytes(field for field in schema if field.name not in shipped)
-        if payload == 0:
-            return PayloadSize(0, None)
         size = estimate_bytes(self.source.df)
         return PayloadSize(payload, None if size is None else size * payload // row_bytes(schema))
 

@@ -159,12 +159,11 @@ class PayloadJoin:
         matched = self._matched_rows(found, raw)
         # Partitioned by all of its columns, so that whoever reads it, none can be pruned.
         matched = matched.repartition(*[F.col(name) for name in matched.columns])
+        payload = self.rows.join(F.broadcast(_bits(matched)), F.expr(_has_bit()), "left_semi")
+        # Behind the filter, so that a struct is made of few rows.
         names = ", ".join(map(quote_column, self.answer.names))
         identities = zip(IDENTITY, _OF_PAYLOAD, strict=True)
-        payload = select_named(
-            self.rows, [(f"struct({names})", _PAYLOAD), *((a, b) for a, b in identities)]
-        )
-        payload = payload.join(F.broadcast(_bits(matched)), F.expr(_has_bit()), "left_semi")
+        payload = select_named(payload, [(f"struct({names})", _PAYLOAD), *identities])
         pairs = zip(IDENTITY, _OF_PAYLOAD, strict=True)
         events = (
             matched.join(payload, F.expr(" AND ".join(f"{a} = {b}" for a, b in pairs)))
@@ -309,7 +308,7 @@ def _bits(matched: DataFrame) -> DataFrame:
 
 def _has_bit() -> str:
     """Whether a row of the second scan is in the set."""
-    hashed = f"xxhash64({', '.join(_OF_PAYLOAD)})"
+    hashed = f"xxhash64({', '.join(IDENTITY)})"
     is_set = f"(shiftrightunsigned(__cep_bits, {_bit(hashed)}) & 1L) = 1L"
     return f"{_word(hashed)} = __cep_word AND {is_set}"
 
