@@ -276,8 +276,8 @@ def uncertain_inputs(spark: SparkSession, files: Path) -> Iterator[tuple[DataFra
     yield spark.table("ticks_view"), "its plan has View"
     ticks.write.mode("overwrite").json(f"{files}_json")
     yield spark.read.schema(ticks.schema).json(f"{files}_json"), "only the rows of Parquet files"
-    made = spark.range(5).selectExpr("id % 3 AS k", "id AS t", "'A' AS kind", "1 AS price", "id AS x")
-    yield made, "its plan has Range"
+    columns = ("id % 3 AS k", "id AS t", "'A' AS kind", "1 AS price", "id AS x")
+    yield spark.range(5).selectExpr(*columns), "its plan has Range"
     yield ticks.select("*", F.lit(7).alias("cached")).cache(), "the input is cached"
 
 
