@@ -149,6 +149,14 @@ def test_filters_and_columns_above_the_scan(ticks: DataFrame) -> None:
     assert check(changed, optional.within(3), partition_by=None) > 10
 
 
+def test_types_are_those_of_a_shipped_payload(ticks: DataFrame) -> None:
+    """Comments of columns, for example, stay behind on the way through the workers."""
+    commented = ticks.withMetadata("bytes", {"comment": "c"}).withColumn("one", F.lit(1))
+    matches = match(commented, PAIR, "join")
+    assert matches.schema["a"].dataType["bytes"].metadata == {}  # type: ignore[index]
+    assert check(commented, PAIR) > 10
+
+
 def test_a_partition_column_may_be_the_key_or_a_name_be_taken(ticks: DataFrame) -> None:
     renamed = ticks.withColumnsRenamed({"price": "metrics", "note": "a b`c"})
     pattern = seq(event("K", "kind = 'A'"), B).where("K.metrics < b.metrics").within(4)
@@ -214,6 +222,13 @@ def test_defining_a_join_runs_no_job(ticks: DataFrame) -> None:
     with count_jobs() as ran:
         match(ticks, PAIR, "join", plan="eager")
     assert len(ran) == 0
+
+
+def test_analyze_runs_a_join_again(ticks: DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    matches = match(ticks, PAIR, "join")
+    cep.explain(matches, mode="analyze")
+    expected = match(ticks, PAIR, "ship").count()
+    assert re.search(rf"matches +{expected}\b", capsys.readouterr().out)
 
 
 def test_actions_that_stop_early(ticks: DataFrame) -> None:
