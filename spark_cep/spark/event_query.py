@@ -35,6 +35,7 @@ from spark_cep.planner.layout import (
 )
 from spark_cep.planner.named_plans import check_plan_request
 from spark_cep.planner.payload import (
+    LEAST_ROW_BYTES,
     PAYLOAD_CONF,
     PayloadChoice,
     PayloadSize,
@@ -254,7 +255,7 @@ class EventQuery:
         rows = self._masked
         if observers.lookups is not None:
             rows = self._add_mask(self._source_rows, MetricsSink(observers.lookups))
-        rows = filter_candidates(rows, self.compiled)
+        rows = filter_candidates(rows, self.compiled, is_streaming=self.source.is_streaming)
         if self._shedding is not None:
             rows = drop_shed_rows(rows, self._shedding, self._shed_observer(observers))
         return select_shipped(rows, self.query.shipment)
@@ -503,7 +504,8 @@ class EventQuery:
         schema = self.source.df.schema
         shipped = _columns_of(narrow.shipment)
         payload = row_bytes(field for field in schema if field.name not in shipped)
-        size = estimate_bytes(self.source.df)
+        # Spark's optimizer is not asked where the answer does not depend on it.
+        size = estimate_bytes(self.source.df) if payload >= LEAST_ROW_BYTES else None
         return PayloadSize(payload, None if size is None else size * payload // row_bytes(schema))
 
     # ---- reports -------------------------------------------------------------------------------

@@ -228,7 +228,7 @@ def test_analyze_runs_a_join_again(ticks: DataFrame, capsys: pytest.CaptureFixtu
     matches = match(ticks, PAIR, "join")
     cep.explain(matches, mode="analyze")
     expected = match(ticks, PAIR, "ship").count()
-    assert re.search(rf"matches +{expected}\b", capsys.readouterr().out)
+    assert re.search(rf"a b +\S+ +{expected}\b", capsys.readouterr().out)
 
 
 def test_actions_that_stop_early(ticks: DataFrame) -> None:
@@ -262,10 +262,10 @@ def test_wide_rows_with_few_matches_are_joined(
     ticks: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_cep.planner.payload.LEAST_FILE_BYTES", 0)
-    monkeypatch.setattr("spark_cep.planner.payload.LEAST_ROW_BYTES", 0)
-    few = match(ticks, seq(A, B).where("a.price + 48 < b.price").within(2), "auto")
-    assert mode_of(few) == "join" or "candidates" in reason_of(few)
-    many = match(ticks, seq(A, B).within(100), "auto")
+    wide = ticks.select("*", *[F.lit(0).alias(f"c{n}") for n in range(64)])
+    few = match(wide, seq("a", "b").where("a.price + 48 < b.price").within(12), "auto")
+    assert mode_of(few) == "join", reason_of(few)
+    many = match(wide, seq("a", "b").within(100), "auto")
     assert mode_of(many) == "ship"
     assert "matches are expected" in reason_of(many)
 
