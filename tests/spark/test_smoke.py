@@ -102,6 +102,18 @@ def test_all_rows_of_a_match(ticks: DataFrame) -> None:
     assert values(rows.filter("k = 'k2'").select("variable", "t")) == [("a", 1), ("b", 7)]
 
 
+def test_payload_is_joined_to_matches(
+    spark: SparkSession, ticks: DataFrame, tmp_path: Path
+) -> None:
+    ticks.coalesce(1).write.parquet(str(tmp_path / "ticks"))
+    read = spark.read.parquet(str(tmp_path / "ticks"))
+    with setting(spark, spark_cep_payload="join"):
+        matches = read.match_pattern(PAIR, order_by="t", partition_by="k")
+        assert cep.plan_of(matches).to_dict()["payload"]["mode"] == "join"
+        assert values(matches.select("k", "a.t", "b.t")) == PAIRS
+    assert cep.metrics(matches)["matches"] == len(PAIRS)
+
+
 def test_lists_negations_and_optional_parts(ticks: DataFrame) -> None:
     measures = {"n": "count(a)", "total": "sum(a.x)", "first": "first(a.t)", "b": "b.t"}
     lists = found(ticks, seq(event("a+", "kind = 'A'"), B).within(10), measures=measures)
