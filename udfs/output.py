@@ -102,6 +102,15 @@ PEAK_METRICS = frozenset(
 )  # the largest counts, not the sum
 
 
+# ... and of one partition in ranges; there only if it was matched so.
+RANGE_METRICS: Final = ("border_rows",)  # between the ranges, matched by one task
+
+# What a range of a partition gives beside its answer: the task that a row goes to, and rows of a
+# border, as Arrow IPC; NULL in an answer.
+TASK: Final = "task"
+BORDER: Final = "border"
+
+
 @dataclass(frozen=True)
 class Field:
     """Column `column` of the shipped events (an index into Program.columns), called `name`."""

@@ -15,6 +15,7 @@ from spark_cep.udfs.output import (
     ENGINE_METRICS,
     PEAK_METRICS,
     PLANNING_METRICS,
+    RANGE_METRICS,
     ROW_METRICS,
     SPILL_METRICS,
 )
@@ -41,7 +42,7 @@ def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
         name: _fold_count(name, [int(each.get(name, 0)) for each in every])
         for name in (*ENGINE_METRICS, *PLANNING_METRICS)
     }
-    for name in (*ROW_METRICS, *SPILL_METRICS):
+    for name in (*ROW_METRICS, *SPILL_METRICS, *RANGE_METRICS):
         if name not in numbers and any(name in each for each in every):
             numbers[name] = sum(int(each.get(name, 0)) for each in every)
     remotes = _merge_remotes([each.get("remotes", {}) for each in every])
@@ -70,7 +71,9 @@ def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
     rows = {name: int(counts.get(name, 0)) for name in ROW_METRICS if of_rows or name in counts}
     remotes = {"remotes": counts["remotes"]} if "remotes" in counts else {}
     shed = {"shed": _shed_by_variable(counts["shed"])} if "shed" in counts else {}
-    spilled = {name: int(counts[name]) for name in SPILL_METRICS if name in counts}
+    spilled = {
+        name: int(counts[name]) for name in (*SPILL_METRICS, *RANGE_METRICS) if name in counts
+    }
     if of_rows:
         return {**rows, **spilled, **remotes}
     numbers = {name: int(counts[name]) for name in (*ENGINE_METRICS, *PLANNING_METRICS)}

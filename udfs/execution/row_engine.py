@@ -80,12 +80,18 @@ class RowEngine:
         """The engine of row patterns looks nothing up: Spark does, before it and behind it."""
 
     def advance(
-        self, state: RowState, rows: pa.Table, horizon: int | float | None
+        self,
+        state: RowState,
+        rows: pa.Table,
+        horizon: int | float | None,
+        *,
+        borrowed: int = 0,
     ) -> Generator[pa.RecordBatch, None, RowState]:
-        return (yield from self._clock.running(self._advance(state, rows, horizon)))
+        """`borrowed`: as in `RowAdvance`."""
+        return (yield from self._clock.running(self._advance(state, rows, horizon, borrowed)))
 
     def _advance(
-        self, state: RowState, rows: pa.Table, horizon: int | float | None
+        self, state: RowState, rows: pa.Table, horizon: int | float | None, borrowed: int
     ) -> Generator[pa.RecordBatch, None, RowState]:
         count = rows.num_rows
         if horizon is None:
@@ -96,7 +102,7 @@ class RowEngine:
         if isinstance(self._matcher, KernelProgram):
             search = RowAdvance(
                 self._matcher, state, rows, horizon, tally,
-                is_sorted=self._is_sorted, clock=self._clock,
+                is_sorted=self._is_sorted, borrowed=borrowed, clock=self._clock,
             )  # fmt: skip
         else:
             assert horizon is None, "joins need the whole input"

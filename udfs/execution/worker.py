@@ -56,16 +56,16 @@ def run(  # noqa: PLR0913 - what the driver ships
     try:
         batches = iter(batches)
         # What the system grants is looked up for buckets only that are not small.
-        read, is_all = _read_batches(batches, PART_COST, min(memory or LEAST_BUDGET, LEAST_BUDGET))
+        read, is_all = read_batches(batches, PART_COST, min(memory or LEAST_BUDGET, LEAST_BUDGET))
         budget = LEAST_BUDGET
         if not is_all:
             budget = choose_budget(memory, free_memory(with_reserved=False))
-            more, is_all = _read_batches(batches, PART_COST, budget - _cost_of(read))
+            more, is_all = read_batches(batches, PART_COST, budget - _cost_of(read))
             read += more
             del more
         if not read:
             return
-        engine = make_engine(_without_row_limit(program), output, bucket, is_sorted=True)
+        engine = make_engine(without_row_limit(program), output, bucket, is_sorted=True)
         engine.open_remotes(scope)
         matcher = BucketMatcher(_plain_program(program), engine, budget)
         rows = pa.Table.from_batches(read)
@@ -82,7 +82,7 @@ def run(  # noqa: PLR0913 - what the driver ships
         raise WorkerError(memory_error()) from None
 
 
-def _without_row_limit(program: Program | CompiledRowProgram) -> Program | CompiledRowProgram:
+def without_row_limit(program: Program | CompiledRowProgram) -> Program | CompiledRowProgram:
     """`Limits.rows` is what a stream may keep; a bucket has all of its rows anyway."""
     if isinstance(program, Program):
         return replace(program, limits=replace(program.limits, rows=None))
@@ -94,7 +94,7 @@ def _plain_program(program: Program | CompiledRowProgram) -> Program | RowProgra
     return program if isinstance(program, Program) else program.program
 
 
-def _read_batches(
+def read_batches(
     batches: Iterator[pa.RecordBatch], cost: RowCost, most: int
 ) -> tuple[list[pa.RecordBatch], bool]:
     """The next batches until they cost more than `most`, and whether these were all."""
@@ -116,6 +116,14 @@ def _cost_of(batches: list[pa.RecordBatch]) -> int:
 
 # Of the budget, for the new rows of an advance, however many rows are kept.
 LEAST_NEW_SHARE: Final = 1 / 4
+
+
+def part_size(budget: int, kept: int) -> int:
+    """What the new rows of an advance may cost, if those that are kept for it cost `kept`.
+
+    Kept rows are looked at again in each advance. As many new ones make their number grow by half
+    at least, so that each row is looked at a few times, not once for each advance."""
+    return max(budget - kept, kept, int(budget * LEAST_NEW_SHARE))
 
 
 class BucketMatcher:
@@ -156,7 +164,7 @@ class BucketMatcher:
         self, first: pa.Table, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
         """The matches of more rows than fit. `batches`: those behind `first`."""
-        tables = _behind(first, _read_tables(batches, self._budget))
+        tables = _rows_before(first, read_tables(batches, self._budget))
         del first
         if self._program.keys:
             yield from self._match_by_key(tables, 0)
@@ -193,7 +201,7 @@ class BucketMatcher:
             yield from matches
             return
         # Only a part by itself is above the budget.
-        tables = _read_tables(batches, self._budget)
+        tables = read_tables(batches, self._budget)
         if is_one_key or level == MOST_LEVEL:
             yield from self._match_in_order(tables)
         else:
@@ -208,7 +216,7 @@ class BucketMatcher:
         rows = next(tables)
         key = self._key_of(rows)
         order = self._part_order(rows.schema) if self._engine.takes_parts else None
-        tables = _behind(rows, tables)
+        tables = _rows_before(rows, tables)
         del rows
         if order is None:
             yield from self._match_together(tables, key)
@@ -229,11 +237,7 @@ class BucketMatcher:
         horizon: int | float | None = 0
         while horizon is not None:
             kept = PART_COST.of(state.size, state.nbytes)
-            # Kept rows are looked at again in each advance. As many new ones make their number
-            # grow by half at least, so that each row is looked at a few times, not once for each
-            # advance.
-            most = max(self._budget - kept, kept, int(self._budget * LEAST_NEW_SHARE))
-            rows, horizon = reader.read(most)
+            rows, horizon = reader.read(part_size(self._budget, kept))
             count = state.size + rows.num_rows
             check_fits(count, state.nbytes + rows.nbytes, key)
             advance = self._engine.advance(state, rows, horizon)
@@ -290,19 +294,19 @@ class BucketMatcher:
         self._spilled_bytes += file.nbytes
 
 
-def _read_tables(batches: Iterator[pa.RecordBatch], budget: int) -> Iterator[pa.Table]:
+def read_tables(batches: Iterator[pa.RecordBatch], budget: int) -> Iterator[pa.Table]:
     """The batches in tables that can be sorted within the budget. Who takes one lets go of it
     before asking for the next."""
     is_all = False
     while not is_all:
-        read, is_all = _read_batches(batches, WAITING_COST, budget)
+        read, is_all = read_batches(batches, WAITING_COST, budget)
         if read:
             ready = [pa.Table.from_batches(read)]
             del read
             yield ready.pop()
 
 
-def _behind(rows: pa.Table, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _rows_before(rows: pa.Table, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     ready = [rows]
     del rows
     yield ready.pop()

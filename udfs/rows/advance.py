@@ -26,13 +26,13 @@ from spark_cep.udfs import canonical
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
 from spark_cep.udfs.rows.leaves import keeps_partitions, rows_back
-from spark_cep.udfs.rows.search import KernelSearch
+from spark_cep.udfs.rows.search import KernelSearch, SearchCounts
 from spark_cep.udfs.rows.table import PartitionEnds, RowTable, SearchProgress
 
 if TYPE_CHECKING:
     from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.rows.compiled import KernelProgram
-    from spark_cep.udfs.rows.search import MatchBlock, SearchCounts
+    from spark_cep.udfs.rows.search import MatchBlock
     from spark_cep.udfs.task_clock import TaskClock
     from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.tally import ErrorTally
@@ -153,7 +153,8 @@ class RowAdvance:
     state then. `state` and `rows`: what the last advance left, and what has come since.
     `is_sorted`: no row of an earlier advance comes behind one of a later advance, whatever the
     order; the horizon is a time only if there is a WITHIN. Partitions are then remembered without
-    an undecided row, so that their rows are counted on."""
+    an undecided row, so that their rows are counted on. `borrowed`: so many of the last rows are
+    only looked at; what begins there belongs to another task. Then there is one partition."""
 
     def __init__(  # noqa: PLR0913 - the engine's inputs
         self,
@@ -164,6 +165,7 @@ class RowAdvance:
         tally: ErrorTally,
         *,
         is_sorted: bool = False,
+        borrowed: int = 0,
         clock: TaskClock | None = None,
     ) -> None:
         program = kernel.program
@@ -177,6 +179,8 @@ class RowAdvance:
         self._state = state
         self._horizon = horizon
         self._is_sorted = is_sorted
+        self._borrowed = borrowed
+        self._foreign = SearchCounts()
         self._remembers = is_sorted or keeps_partitions(program)
         self.ignored = 0
         needs_time = program.within is not None or not is_sorted
@@ -198,10 +202,15 @@ class RowAdvance:
 
     @property
     def counts(self) -> SearchCounts:
-        return self._search.counts
+        return self._search.counts.without(self._foreign)
 
     def blocks(self) -> Iterator[MatchBlock]:
-        return iter(()) if self._waits.all() else self._search.blocks()
+        if self._waits.all():
+            return
+        for block in self._search.blocks():
+            own = block.before(self.table.size - self._borrowed) if self._borrowed else block
+            self._foreign.add_matches(block, len(own))
+            yield own
 
     def rest(self) -> RowState:
         """The rows that later searches can still read, and where these begin."""

@@ -111,6 +111,26 @@ def rows_back(program: RowProgram) -> int:
     return max([0, *(-read.shift for each in _expressions(program) for read in _row_reads(each))])
 
 
+def rows_ahead_of_program(program: RowProgram) -> int:
+    """The largest number of rows that are read behind the last row of a match."""
+    return max([0, *(read.shift for each in _expressions(program) for read in _row_reads(each))])
+
+
+def longest_match(node: RowPatternNode) -> int | None:
+    """The most rows of a match; None: there is no bound."""
+    if node.kind == "variable":
+        return 1
+    lengths = [longest_match(part) for part in node.parts]
+    if node.kind == "repeat":
+        if node.high == 0 or lengths[0] == 0:
+            return 0
+        return None if node.high is None or lengths[0] is None else node.high * lengths[0]
+    if None in lengths:
+        return None
+    known = [each for each in lengths if each is not None]
+    return max(known, default=0) if node.kind == "alternate" else sum(known)
+
+
 def reads_match_number(program: RowProgram) -> bool:
     return any(
         isinstance(leaf, MatchNumber)

@@ -7,7 +7,7 @@ called again where it stopped. Matches come in blocks of bounded size.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -348,6 +348,17 @@ class MatchBlock:
     def __len__(self) -> int:
         return len(self.start)
 
+    def before(self, position: int) -> MatchBlock:
+        """Those of one partition that begin before a position."""
+        count = int(np.searchsorted(self.start, position))
+        return MatchBlock(
+            self.start[:count],
+            self.length[:count],
+            self.number[:count],
+            self.labels[: self.bounds[count]],
+            self.bounds[: count + 1],
+        )
+
 
 @dataclass
 class SearchCounts:
@@ -360,6 +371,22 @@ class SearchCounts:
     steps: int = 0
     hits: int = 0
     asked: int = 0
+
+    def add_matches(self, block: MatchBlock, begin: int) -> None:
+        """Counts the matches of a block from number `begin` on."""
+        is_match = block.number[begin:] >= 0
+        self.matches += int(is_match.sum())
+        self.empty_matches += int((is_match & (block.length[begin:] == 0)).sum())
+        self.unmatched_rows += int((~is_match).sum())
+
+    def without(self, other: SearchCounts) -> SearchCounts:
+        """These counts without other matches. The work for them remains."""
+        return replace(
+            self,
+            matches=self.matches - other.matches,
+            empty_matches=self.empty_matches - other.empty_matches,
+            unmatched_rows=self.unmatched_rows - other.unmatched_rows,
+        )
 
 
 class KernelSearch:
