@@ -4,13 +4,13 @@ One bucket is one Spark task. Where adaptive execution is on, Spark makes the bu
 size of what was shuffled, and the driver has only estimates, which behind a join can be wrong by
 any factor. A worker bounds its memory by itself, whatever the size of its bucket. The layout does
 not change the answer, so it can be set: `spark.cep.buckets` is a number, `spark.cep.slices` "on" or
-"off".
+"off". For a row pattern the slices of one partition are ranges of its order.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_cep.errors import PlanError
@@ -39,6 +39,8 @@ TINY_ROWS = 5_000
 HOT_KEY_BYTES = 64 << 20
 # Files smaller than this hold no such key.
 LARGE_INPUT_BYTES = 16 << 20
+# With fewer cores, the sort of rows into ranges takes what matching them side by side saves.
+LEAST_RANGE_CORES = 4
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,16 @@ class HotKeys:
 @dataclass(frozen=True)
 class Layout:
     """`buckets` None: adaptive execution sets their number. `slicing` None: no time slices, but
-    for `hot_keys`. The reasons are shown by explain."""
+    for `hot_keys`. `ranges`: so many tasks match one partition of a row pattern, a range of its
+    order each; then the buckets are these and one for the borders between them. The reasons are
+    shown by explain."""
 
     buckets: int | None
     buckets_reason: str
     slicing: Slicing | None
     slices_reason: str
     hot_keys: HotKeys | None = None
+    ranges: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,44 @@ def choose_layout(facts: LayoutFacts) -> Layout:
         hot_keys = HotKeys(rows, facts.slicing)
         slices_reason = f"for keys with more than {rows:,} rows, {WINDOWS_PER_SLICE} windows long"
     return Layout(buckets, reason, slicing, slices_reason, hot_keys)
+
+
+def choose_row_layout(facts: LayoutFacts, refusal: str | None) -> Layout:
+    """The layout for a row pattern, whose keys are never cut. `refusal`: why one partition of all
+    rows is not cut either."""
+    layout = choose_layout(replace(facts, slicing=None))
+    ranges, reason = _choose_ranges(facts, refusal)
+    if ranges is None:
+        return replace(layout, slices_reason=reason)
+    return Layout(
+        ranges + 1, f"{ranges} ranges, and one for their borders", None, reason, ranges=ranges
+    )
+
+
+def _choose_ranges(facts: LayoutFacts, refusal: str | None) -> tuple[int | None, str]:
+    if facts.has_keys:
+        return None, "none: the rows of a key stay together"
+    if refusal is not None:
+        return None, f"none: {refusal}"
+    against = _reason_against_ranges(facts)
+    if against is not None:
+        return None, f"none: {against}"
+    forced = facts.forced_buckets
+    ranges = parse_bucket_count(forced) if forced else bucket_count(facts.size)
+    if ranges == 1:
+        return None, "none: one bucket"
+    return ranges, "ranges of the order, cut where the next search is certain"
+
+
+def _reason_against_ranges(facts: LayoutFacts) -> str | None:
+    size = facts.size
+    if facts.forced_slices:
+        return None if _parse_switch(facts.forced_slices) else f"set by {SLICES_CONF}"
+    if size.cores < LEAST_RANGE_CORES:
+        return f"fewer than {LEAST_RANGE_CORES} cores"
+    if size.bytes is None:
+        return "the size of the input is unknown"
+    return "the input is small" if size.bytes < HOT_KEY_BYTES else None
 
 
 def _choose_buckets(facts: LayoutFacts) -> tuple[int | None, str]:

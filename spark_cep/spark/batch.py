@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation
+from pyspark.sql import types as T
 
 from spark_cep.planner.layout import MEMORY_CONF, parse_worker_memory
-from spark_cep.spark.entry import bucket_entry, worker_program
+from spark_cep.spark.entry import border_entry, bucket_entry, range_entry, worker_program
 from spark_cep.spark.metrics import (
     AnswerObservations,
     AnswerRecord,
@@ -23,10 +24,16 @@ from spark_cep.spark.metrics import (
     observe_lookups,
     observe_shed,
 )
-from spark_cep.spark.prepare import distribute_rows, split_hot_keys
+from spark_cep.spark.prepare import (
+    distribute_ranges,
+    distribute_rows,
+    gather_borders,
+    split_hot_keys,
+)
 from spark_cep.spark.projection import MatchFrame
 from spark_cep.spark.query import RowObservers
 from spark_cep.spark.versions import arrow_schema
+from spark_cep.udfs.output import BORDER, TASK, RowOutput
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
@@ -51,7 +58,21 @@ def run_batch(query: Query) -> DataFrame:
         )
         return df.mapInArrow(function, schema)
 
+    def match_ranges(rows: DataFrame, ranges: int) -> DataFrame:
+        compiled, output = worker_program(program), query.output
+        assert not isinstance(compiled, Program)
+        assert isinstance(output, RowOutput)
+        of_range = range_entry(compiled, output, ranges, title, memory)
+        extended = T.StructType(
+            [*schema, T.StructField(TASK, T.IntegerType()), T.StructField(BORDER, T.BinaryType())]
+        )
+        matched = distribute_ranges(rows, compiled.orders[0], ranges).mapInArrow(of_range, extended)
+        of_borders = border_entry(compiled, output, answer_schema, title, memory)
+        return gather_borders(matched, ranges).mapInArrow(of_borders, schema)
+
     def match_all(rows: DataFrame) -> DataFrame:
+        if layout.ranges is not None:
+            return match_ranges(rows, layout.ranges)
         df = distribute_rows(rows, program, layout)
         if layout.hot_keys is None:
             return match(df, program)

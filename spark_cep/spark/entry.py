@@ -60,25 +60,69 @@ def bucket_entry(  # noqa: PLR0913 - what is shipped to the workers
     that read the whole answer from one that stopped early."""
 
     def match_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from spark_cep.udfs.execution.engine import metrics_row  # noqa: PLC0415
         from spark_cep.udfs.execution.worker import run  # noqa: PLC0415
 
         stage, partition = _stage_and_partition()
-        task = [stage, part, partition]
         bucket = partition + (part << _PART_SHIFT)
-        # Spark 3.5 takes batches of one schema only, and theirs may say more of what is never NULL.
-        own = None
-        for batch in run(program, output, batches, bucket, task_scope().name, memory=memory):
-            if own is None:
-                own = batch.schema
-                yield metrics_row(own, {"begun": task})
-            yield batch
-        if own is None:
-            yield metrics_row(schema, {"begun": task})
-        yield metrics_row(own or schema, {"ended": task})
+        answer = run(program, output, batches, bucket, task_scope().name, memory=memory)
+        return _with_reports(answer, schema, [stage, part, partition])
 
     match_bucket.__name__ = match_bucket.__qualname__ = title
     return match_bucket
+
+
+def range_entry(
+    program: CompiledRowProgram, output: RowOutput, ranges: int, title: str, memory: int | None
+) -> WorkerFunction:
+    """Matches one of the ranges of a partition. What it gives goes on to `border_entry`, which
+    reports for both: it begins when all ranges are done."""
+
+    def match_one_range(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_cep.udfs.execution.ranges import match_range  # noqa: PLC0415
+
+        _, number = _stage_and_partition()
+        return match_range(program, output, batches, number, ranges, memory=memory)
+
+    match_one_range.__name__ = match_one_range.__qualname__ = title
+    return match_one_range
+
+
+def border_entry(
+    program: CompiledRowProgram,
+    output: RowOutput,
+    schema: pa.Schema,
+    title: str,
+    memory: int | None,
+) -> WorkerFunction:
+    """Matches the borders between ranges, and passes on what the ranges gave."""
+
+    def match_the_borders(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_cep.udfs.execution.ranges import match_borders  # noqa: PLC0415
+
+        stage, partition = _stage_and_partition()
+        answer = match_borders(program, output, batches, memory=memory)
+        return _with_reports(answer, schema, [stage, 0, partition])
+
+    match_the_borders.__name__ = match_the_borders.__qualname__ = title
+    return match_the_borders
+
+
+def _with_reports(
+    answer: Iterator[pa.RecordBatch], schema: pa.Schema, task: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """A bucket's answer between reports that it begins and that it has ended."""
+    from spark_cep.udfs.execution.engine import metrics_row  # noqa: PLC0415
+
+    # Spark 3.5 takes batches of one schema only, and theirs may say more of what is never NULL.
+    own = None
+    for batch in answer:
+        if own is None:
+            own = batch.schema
+            yield metrics_row(own, {"begun": task})
+        yield batch
+    if own is None:
+        yield metrics_row(schema, {"begun": task})
+    yield metrics_row(own or schema, {"ended": task})
 
 
 def make_stage_entry(stage: LookupStage) -> WorkerFunction:

@@ -27,6 +27,7 @@ from spark_cep.spark import carriers
 from spark_cep.spark.selection import Expression, as_column, in_brackets, select_named
 from spark_cep.spark.typing import type_of
 from spark_cep.spark.versions import repartition_by_number
+from spark_cep.udfs.output import TASK
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.shipment import Shipment, ShippedColumn
     from spark_cep.planner.layout import HotKeys, Layout, Slicing
     from spark_cep.udfs.expressions import Type
+    from spark_cep.udfs.program import Order
     from spark_cep.udfs.row_program import RowProgram
 
 
@@ -223,6 +225,22 @@ def distribute_rows(df: DataFrame, program: Program | RowProgram, layout: Layout
         return df.repartition(_key_hash(program.keys))
     bucket = bucket_column(program.keys, None, layout.buckets)
     return repartition_by_number(df, layout.buckets, bucket)
+
+
+def distribute_ranges(df: DataFrame, order: Order, ranges: int) -> DataFrame:
+    """The rows of one partition, range n of its order in partition n. Rows that are equal in the
+    first order column are in one range; the workers sort."""
+    column = F.col(f"c{order.column}")
+    if order.descending:
+        by = column.desc_nulls_first() if order.nulls_first else column.desc_nulls_last()
+    else:
+        by = column.asc_nulls_first() if order.nulls_first else column.asc_nulls_last()
+    return df.repartitionByRange(ranges, by)
+
+
+def gather_borders(matched: DataFrame, ranges: int) -> DataFrame:
+    """What the tasks of ranges gave, each where it was, the rows of borders in one partition."""
+    return repartition_by_number(matched, ranges + 1, F.col(TASK))
 
 
 def copy_into_slices(df: DataFrame, program: Program, slicing: Slicing) -> DataFrame:

@@ -277,7 +277,7 @@ def build_row_report(
                 "drops": "nothing: every row counts",
             },
             "buckets": {"count": facts.layout.buckets, "reason": facts.layout.buckets_reason},
-            "slices": "none: the rows of a key stay together",
+            "slices": facts.layout.slices_reason,
             "engine": {
                 "conditions": [
                     f"{name}: {text}"

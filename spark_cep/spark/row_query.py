@@ -23,7 +23,14 @@ from spark_cep.expressions.remote_calls import (
     separate_remote_calls,
 )
 from spark_cep.expressions.schema import ColumnInfo
-from spark_cep.planner.layout import BUCKETS_CONF, Layout, LayoutFacts, Slicing, choose_layout
+from spark_cep.planner.layout import (
+    BUCKETS_CONF,
+    SLICES_CONF,
+    Layout,
+    LayoutFacts,
+    Slicing,
+    choose_row_layout,
+)
 from spark_cep.planner.matcher import MatcherChoice, MatcherFacts, choose_matcher
 from spark_cep.remotes.sources import check_remotes_used
 from spark_cep.rows.calls import parse_calls
@@ -45,6 +52,8 @@ from spark_cep.spark.report import RowFacts, add_stream_facts, build_row_report,
 from spark_cep.spark.source import estimate_size
 from spark_cep.spark.stream import check_decidable, check_watermark
 from spark_cep.spark.typing import SparkTyper, type_of
+from spark_cep.udfs.rows.compiled import compile_kernel_program
+from spark_cep.udfs.rows.cuts import cut_refusal, endless_refusal
 from spark_cep.udfs.rows.leaves import unbounded_reason
 
 if TYPE_CHECKING:
@@ -256,14 +265,21 @@ class RowQuery:
         return select_shipped(rows, self.query.shipment)
 
     def layout(self, shipped: DataFrame) -> Layout:
-        return choose_layout(
-            LayoutFacts(
-                size=estimate_size(shipped, None, self.source.df),
-                has_keys=bool(self.query.keys),
-                slicing=None,
-                forced_buckets=self.source.setting(BUCKETS_CONF),
-            )
+        facts = LayoutFacts(
+            size=estimate_size(shipped, None, self.source.df),
+            has_keys=bool(self.query.keys),
+            slicing=None,
+            forced_buckets=self.source.setting(BUCKETS_CONF),
+            forced_slices=self.source.setting(SLICES_CONF),
         )
+        return choose_row_layout(facts, None if facts.has_keys else self._range_refusal())
+
+    def _range_refusal(self) -> str | None:
+        """Why one partition of all rows is not matched in ranges."""
+        refusal = cut_refusal(self._program)
+        if refusal is None:
+            refusal = endless_refusal(compile_kernel_program(self._program))
+        return refusal
 
     # ---- the program and its answer --------------------------------------------------------------
 
