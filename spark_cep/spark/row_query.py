@@ -275,7 +275,13 @@ class RowQuery:
         return choose_row_layout(facts, None if facts.has_keys else self._range_refusal())
 
     def _range_refusal(self) -> str | None:
-        """Why one partition of all rows is not matched in ranges."""
+        """Why one partition of all rows is not matched in ranges. Spark computes its rows twice
+        then: once for a sample of the order."""
+        if self.fetches:
+            return "remote data would be fetched twice"
+        shipped = [str(each.expression) for each in self.query.shipment.shipped]
+        if any(" OVER (" in text for text in shipped):
+            return "Spark computes a condition on neighbouring rows, with all rows in one task"
         refusal = cut_refusal(self._program)
         if refusal is None:
             refusal = endless_refusal(compile_kernel_program(self._program))

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from math import isnan
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,16 +21,21 @@ from spark_cep.udfs.execution import spilling
 from spark_cep.udfs.execution.ranges import match_borders, match_range
 from spark_cep.udfs.execution.row_engine import compile_row_program
 from spark_cep.udfs.execution.worker import run
-from spark_cep.udfs.expressions import BIGINT, BOOL, Call
+from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call
 from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.program import Order, Window
-from spark_cep.udfs.row_program import Skip
+from spark_cep.udfs.row_program import MatchNumber, RowPatternNode, Skip
 from spark_cep.udfs.rows import cuts
-from spark_cep.udfs.rows.cuts import cut_refusal
+from spark_cep.udfs.rows.compiled import KernelProgram
+from spark_cep.udfs.rows.cuts import StartFinder, cut_refusal, endless_refusal
+from spark_cep.udfs.values.codes import sort_codes
 from tests.rows.programs import (
     NAMES,
     SCHEMA,
+    STRING,
     VARIABLES,
+    F,
+    S,
     T,
     X,
     cases,
@@ -124,17 +129,12 @@ def counted(counts: Sequence[dict[str, Any]], name: str) -> int:
     return sum(each.get(name, 0) for each in counts)
 
 
-def cut_at(table: pa.Table, column: int, bounds: Sequence[float]) -> list[pa.Table]:
-    """Rows by ranges of a column's values, NULL before and NaN behind all of them."""
-    values = table.column(column).to_pylist()
-    places = [
-        0 if value is None else len(bounds) if isnan(value) else sum(value >= b for b in bounds)
-        for value in values
-    ]
-    return [
-        table.filter(pa.array([place == which for place in places], pa.bool_()))
-        for which in range(len(bounds) + 1)
-    ]
+def cut_at(table: pa.Table, order: Order, places: Sequence[int]) -> list[pa.Table]:
+    """Rows by ranges of an order: one begins with the value of the row at each place."""
+    codes = sort_codes(table.column(order.column), order)
+    bounds = sorted({codes[place] for place in places if place < len(codes)})
+    which = np.searchsorted(np.array(bounds, codes.dtype), codes, "right")
+    return [table.filter(pa.array(which == number)) for number in range(len(bounds) + 1)]
 
 
 def agree(case: RowProgram, table: pa.Table, ranges: Sequence[pa.Table], memory: int) -> int:
@@ -210,7 +210,7 @@ def try_cases(examples: int, drawn: Any) -> None:
     def try_one(case_and_rows: Any, bounds: list[int], memory: int) -> None:
         case, rows = case_and_rows
         table = table_of(rows)
-        ranges = cut_at(table, T, bounds)
+        ranges = cut_at(table, case.orders[0], bounds)
         try:
             one_search(case, table)
         except WorkerError:
@@ -283,3 +283,127 @@ def meeting(draw: st.DrawFn) -> tuple[RowProgram, list[tuple[Any, ...]]]:
 )
 def test_searches_that_meet_give_the_rows_of_one_search(examples: int) -> None:
     try_cases(examples, meeting())
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        (Order(T, BIGINT, descending=True),),
+        (Order(F, DOUBLE), BY_TIME),
+        (Order(F, DOUBLE, nulls_first=False), BY_TIME),
+        (Order(F, DOUBLE, descending=True), BY_TIME),
+        (Order(X, BIGINT, descending=True, nulls_first=False), BY_TIME),
+    ],
+    ids=["descending", "NaN and NULL", "NULL last", "NaN first", "descending, NULL last"],
+)
+def test_any_order_gives_the_rows_of_one_search(orders: tuple[Order, ...]) -> None:
+    floats = [None, float("nan"), -0.0, 0.0, 0.5, 1.5, float("inf"), 2.5]
+
+    def reordered(drawn: tuple[RowProgram, list[tuple[Any, ...]]]) -> Any:
+        case, rows = drawn
+        changed = [(k, t, x, s, floats[t * 7 % 8]) for k, t, x, s, _ in rows]
+        return replace(case, orders=orders, within=None), changed
+
+    try_cases(EXAMPLES // 3, cuttable().map(reordered))
+
+
+# ---- where a range begins, on rows few enough to check ------------------------------------------
+
+A, B, C = range(3)
+DOWN = compare("<", current(), current(shift=-1))
+UP = compare(">", current(), current(shift=-1))
+V_SHAPE = program(concat(v(A), plus(v(B)), plus(v(C))), {B: DOWN, C: UP}, keys=())
+
+
+def start_of(case: RowProgram, *values: Any) -> tuple[int, int] | None:
+    rows = [(1, at, x, None, None) for at, x in enumerate(values)]
+    made = compile_row_program(case).matcher
+    assert isinstance(made, KernelProgram)
+    found = StartFinder(made).find(table_of(rows))
+    return None if found is None else (found.begin, found.seen)
+
+
+def test_a_row_that_no_match_goes_on_to_is_a_cut() -> None:
+    # The second 7 is neither below nor above the row before.
+    assert start_of(V_SHAPE, 9, 8, 9, 7, 7, 6, 8) == (4, 5)
+    # A row above one that is neither b nor c.
+    assert start_of(V_SHAPE, 5, 5, 6, 4) == (2, 3)
+    assert start_of(V_SHAPE, 9, 8, 9, 8, 9, 8) is None
+
+
+def test_the_first_rows_of_a_range_lack_those_before_them() -> None:
+    # Its PREV is in another range, so nothing is known of the first row.
+    assert start_of(V_SHAPE, 7, 7) is None
+    assert start_of(V_SHAPE, 7, 7, 7) == (2, 3)
+
+
+def test_rows_that_searches_before_the_start_read_are_handed_on() -> None:
+    case = replace(V_SHAPE, measures=(last([C], shift=2),))
+    assert start_of(case, 5, 5, 5, 4, 6, 7) == (2, 5)
+    assert start_of(case, 5, 5, 5, 4) is None
+
+
+def test_a_gap_longer_than_within_is_a_cut() -> None:
+    case = program(plus(v(A)), keys=(), within=Window("time", 3), rows="all with unmatched")
+    rows = [(1, t, 1, None, None) for t in (1, 2, 3, 9, 10)]
+    made = compile_row_program(case).matcher
+    assert isinstance(made, KernelProgram)
+    found = StartFinder(made).find(table_of(rows))
+    assert found is not None
+    assert (found.begin, found.seen) == (3, 4)
+
+
+def test_searches_from_all_rows_of_a_window_meet() -> None:
+    # a b with b at most a: 5 4 | 3 2 | ... or 5 | 4 3 | 2 ...; at 9, which is no b, they meet.
+    case = program(
+        concat(v(A), v(B)), {B: compare("<=", current(), last([A]))}, keys=(),
+        within=Window("time", 1),
+    )  # fmt: skip
+    assert start_of(case, 5, 4, 3, 2, 9, 1, 1, 1, 1, 1, 1) == (4, 6)
+    assert start_of(replace(case, skip=Skip("next row")), 5, 4, 3, 2) == (0, 3)
+    # Two searches that never meet.
+    assert start_of(case, *[1] * 40) is None
+
+
+def test_a_pattern_of_bounded_length_needs_no_within() -> None:
+    case = program(concat(v(A), v(B)), {B: compare("<=", current(), last([A]))}, keys=())
+    assert start_of(case, 5, 4, 3, 2, 9, 1, 1, 1, 1, 1, 1) == (4, 6)
+
+
+def test_ranges_without_a_start_are_matched_with_the_borders() -> None:
+    case = program(concat(plus(v(A)), v(B)), {A: compare(">=", current(), number(0))}, keys=())
+    table = table_of([(1, t, 1, None, None) for t in range(30)])
+    assert agree(case, table, cut_at(table, BY_TIME, [10, 20]), 400) == 30
+
+
+def test_few_rows_are_borders_where_cuts_are_frequent() -> None:
+    table = table_of([(1, t, t * t % 7, None, None) for t in range(1000)])
+    assert agree(V_SHAPE, table, cut_at(table, BY_TIME, [300, 600]), EVERYTHING) < 60
+
+
+def test_what_is_about_the_whole_partition_is_not_cut() -> None:
+    anchored = replace(V_SHAPE, pattern=concat(RowPatternNode("start"), v(A)))
+    assert "^" in (cut_refusal(anchored) or "")
+    ends = replace(V_SHAPE, pattern=concat(v(A), RowPatternNode("end")))
+    assert "$" in (cut_refusal(ends) or "")
+    counted_matches = replace(V_SHAPE, measures=(MatchNumber(BIGINT),))
+    assert "numbered" in (cut_refusal(counted_matches) or "")
+    assert "no order" in (cut_refusal(replace(V_SHAPE, orders=())) or "")
+    assert "string" in (cut_refusal(replace(V_SHAPE, orders=(Order(S, STRING),))) or "")
+    assert cut_refusal(V_SHAPE) is None
+
+
+def endless(case: RowProgram) -> str | None:
+    made = compile_row_program(case).matcher
+    assert isinstance(made, KernelProgram)
+    return endless_refusal(made)
+
+
+def test_a_pattern_that_goes_on_at_any_row_has_no_cut() -> None:
+    free = program(concat(plus(v(A)), v(B)), {B: compare(">", current(), number(1))}, keys=())
+    assert "restricts A" in (endless(free) or "")
+    of_path = program(free.pattern, {A: compare(">", last([A]), first([A]))}, keys=())
+    assert "restricts A" in (endless(of_path) or "")
+    assert endless(replace(free, within=Window("time", 3))) is None
+    assert endless(replace(free, pattern=concat(repeat(v(A), 1, 5), v(B)))) is None
+    assert endless(V_SHAPE) is None

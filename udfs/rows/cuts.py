@@ -59,7 +59,7 @@ def cut_refusal(program: RowProgram) -> str | None:
     if anchors:
         return f"{anchors[0]} is about the whole partition"
     if reads_match_number(program):
-        return "MATCH_NUMBER() counts the matches of the whole partition"
+        return "matches are numbered, for MATCH_NUMBER() or to tell unmatched rows apart"
     return _order_refusal(program)
 
 
