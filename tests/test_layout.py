@@ -13,6 +13,7 @@ from spark_cep.planner.layout import (
     LayoutFacts,
     Slicing,
     choose_layout,
+    choose_row_layout,
     choose_slicing,
     parse_worker_memory,
 )
@@ -131,3 +132,43 @@ def test_the_memory_of_a_worker_is_a_size() -> None:
     for text in ("64", "much", "-1m", "100k"):
         with pytest.raises(PlanError, match=r"spark\.cep\.memory is"):
             parse_worker_memory(text)
+
+
+# ---- row patterns ------------------------------------------------------------------------------
+
+ONE_PARTITION = LayoutFacts(LARGE, has_keys=False, slicing=None)
+
+
+def test_a_large_partition_of_a_row_pattern_is_matched_in_ranges() -> None:
+    found = choose_row_layout(ONE_PARTITION, None)
+    assert (found.ranges, found.buckets) == (64, 65)
+    assert found.slices_reason.startswith("ranges")
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        (replace(LARGE, cores=2), "fewer than 4 cores"),
+        (replace(LARGE, bytes=HOT_KEY_BYTES - 1), "the input is small"),
+        (replace(LARGE, bytes=None), "unknown"),
+    ],
+)
+def test_ranges_that_gain_nothing_need_the_setting(size: InputSize, reason: str) -> None:
+    facts = replace(ONE_PARTITION, size=size)
+    found = choose_row_layout(facts, None)
+    assert (found.ranges, found.buckets) == (None, 1)
+    assert reason in found.slices_reason
+    assert choose_row_layout(replace(facts, forced_slices="on"), None).ranges
+    forced = choose_row_layout(replace(facts, forced_slices="on", forced_buckets="5"), None)
+    assert (forced.ranges, forced.buckets) == (5, 6)
+
+
+def test_nothing_forces_ranges_where_they_would_change_the_answer() -> None:
+    facts = replace(ONE_PARTITION, forced_slices="on")
+    assert choose_row_layout(facts, "$ is about the whole partition").ranges is None
+    keyed = choose_row_layout(replace(facts, has_keys=True), None)
+    assert (keyed.ranges, keyed.buckets) == (None, None)
+    assert choose_row_layout(replace(facts, forced_slices="off"), None).ranges is None
+    assert choose_row_layout(replace(facts, forced_buckets="1"), None).ranges is None
+    with pytest.raises(PlanError, match=r"spark\.cep\.slices"):
+        choose_row_layout(replace(facts, forced_slices="maybe"), None)

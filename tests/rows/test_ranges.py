@@ -407,3 +407,15 @@ def test_a_pattern_that_goes_on_at_any_row_has_no_cut() -> None:
     assert endless(replace(free, within=Window("time", 3))) is None
     assert endless(replace(free, pattern=concat(repeat(v(A), 1, 5), v(B)))) is None
     assert endless(V_SHAPE) is None
+
+
+def test_a_row_of_a_match_in_a_range_is_not_unmatched_in_the_border() -> None:
+    # The last row of the first range ends a match, and begins a search that waits for more.
+    case = program(
+        concat(v(A), v(B)),
+        {A: compare(">=", current(), number(1)), B: compare("=", current(), number(2))},
+        keys=(), rows="all with unmatched", skip=Skip("next row"),
+    )  # fmt: skip
+    table = table_of([(1, t, x, None, None) for t, x in enumerate([0, 0, 1, 2, 0, 0, 0, 0])])
+    for memory in (EVERYTHING, 400):
+        assert agree(case, table, cut_at(table, BY_TIME, [4]), memory) < 8

@@ -405,7 +405,7 @@ class BorderMatcher:
         if (place[1:] < place[:-1]).any():
             order = np.argsort(place)
             rows, use = rows.take(pa.array(order)), use[order]
-        rows = rows.drop_columns([_PLACE, _USE])
+        rows = rows.select(rows.column_names[: -len((_PLACE, _USE))])
         bounds = [0, *(np.flatnonzero(use[1:] != use[:-1]) + 1).tolist(), len(use)]
         for begin, end in pairwise(bounds):
             yield int(use[begin]), rows.slice(begin, end - begin)
