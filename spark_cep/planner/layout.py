@@ -101,7 +101,8 @@ def choose_layout(facts: LayoutFacts) -> Layout:
         # Few slices, spread by a hash, would be spread unevenly.
         buckets, reason = bucket_count(facts.size), _explain_size(facts.size)
     hot_keys = None
-    if slicing is None and _may_have_hot_keys(facts, buckets):
+    is_open = facts.has_keys and facts.slicing is not None and not facts.forced_slices
+    if is_open and _reason_against_hot_keys(facts, buckets) is None:
         assert facts.slicing is not None
         rows = HOT_KEY_BYTES // facts.size.row_bytes
         hot_keys = HotKeys(rows, facts.slicing)
@@ -167,18 +168,21 @@ def _choose_slices(facts: LayoutFacts, buckets: int | None) -> tuple[Slicing | N
             else (None, f"none: set by {SLICES_CONF}")
         )
     if facts.has_keys:
-        return None, "none: no key can be large"
+        return None, f"none: {_reason_against_hot_keys(facts, buckets)}"
     if buckets == 1 and not facts.forced_buckets:
         return None, "none: the input is small"
     return facts.slicing, f"{WINDOWS_PER_SLICE} windows long: one partition for all cores"
 
 
-def _may_have_hot_keys(facts: LayoutFacts, buckets: int | None) -> bool:
-    """Whether to look for keys that are too large for one task. Only adaptive execution leaves out
+def _reason_against_hot_keys(facts: LayoutFacts, buckets: int | None) -> str | None:
+    """Why not to look for keys that are too large for one task. Only adaptive execution leaves out
     the steps for such keys where it finds that there are none."""
-    if not facts.has_keys or facts.slicing is None or facts.forced_slices or buckets is not None:
-        return False
-    return facts.size.bytes is None or facts.size.bytes >= LARGE_INPUT_BYTES
+    if facts.forced_buckets:
+        return f"large keys are not looked for where {BUCKETS_CONF} is set"
+    size = facts.size
+    if size.rows is not None or (size.bytes is not None and size.bytes < LARGE_INPUT_BYTES):
+        return "the input is too small for a large key"
+    return None if buckets is None else "large keys are looked for by adaptive execution only"
 
 
 def _parse_switch(text: str) -> bool:
