@@ -65,22 +65,22 @@ HEADER = (
 )
 
 
-def write_ticks(spark: SparkSession, folder: Path, rows: int, key: str) -> DataFrame:
-    """`rows` ticks in files, `key` an expression over their `id`. Each key has some rows a second,
-    so a window holds about forty of them, whatever the number of keys."""
+def write_ticks(spark: SparkSession, folder: Path, rows: int, key: str, place: str) -> DataFrame:
+    """`rows` ticks in files, `key` an expression over their `id`, `place` the number of a row among
+    those of its key. Each key has some rows a second, so a window holds about forty of them."""
     path = folder / f"{rows}-{uuid.uuid5(uuid.NAMESPACE_OID, key).hex}"
     if not path.exists():
-        ticks = spark.range(rows).select(
+        spark.range(rows).select(
             F.expr(key).alias("symbol"),
-            "id",
             (F.pmod(F.xxhash64("id", F.lit(1)), F.lit(100_000)) / 1000).alias("price"),
             F.expr("substr('ABCD', int(pmod(xxhash64(id, 2), 4)) + 1, 1)").alias("kind"),
-        )
-        keys = ticks.agg(F.approx_count_distinct("symbol")).first()[0]  # type: ignore[index]
-        step = 1_000_000 // (ROWS_A_SECOND * max(1, int(keys)))
-        time_ = F.timestamp_micros(F.col("id") * F.lit(max(1, step)))
-        ticks.withColumn("ts", time_).drop("id").write.parquet(str(path))
+            F.expr(f"timestamp_millis(({place}) * {1000 // ROWS_A_SECOND})").alias("ts"),
+        ).write.parquet(str(path))
     return spark.read.parquet(str(path))
+
+
+def write_even_ticks(spark: SparkSession, folder: Path, rows: int, keys: int) -> DataFrame:
+    return write_ticks(spark, folder, rows, f"id % {keys}", f"id DIV {keys}")
 
 
 def measure(make: Callable[[], DataFrame], rounds: int, floor: Callable[[], DataFrame]) -> Figures:
@@ -149,7 +149,7 @@ def by_rows(spark: SparkSession, folder: Path, scale: float, rounds: int) -> Non
     for name in PATTERNS:
         for rows in (1_000_000, 5_000_000, 20_000_000, 50_000_000):
             count = int(rows * scale)
-            ticks = write_ticks(spark, folder, count, "id % 1000")
+            ticks = write_even_ticks(spark, folder, count, 1000)
             found = measure(
                 lambda t=ticks, n=name: ask(t, n),  # type: ignore[misc]
                 rounds,
@@ -162,7 +162,7 @@ def by_keys(spark: SparkSession, folder: Path, scale: float, rounds: int) -> Non
     rows = int(10_000_000 * scale)
     for name in PATTERNS:
         for keys in (0, 1, 100, 10_000, 1_000_000):
-            ticks = write_ticks(spark, folder, rows, f"id % {max(1, int(keys))}")
+            ticks = write_even_ticks(spark, folder, rows, max(1, keys))
             keyed = keys > 0
             found = measure(
                 lambda t=ticks, n=name, k=keyed: ask(t, n, k),  # type: ignore[misc]
@@ -176,8 +176,15 @@ def hot_key(spark: SparkSession, folder: Path, scale: float, rounds: int) -> Non
     """One key has half of the rows."""
     rows = int(10_000_000 * scale)
     name = "SEQ of three"
-    for what, key in (("even", "id % 1000"), ("one key has half", "IF(id % 2 = 0, -1, id % 1000)")):
-        ticks = write_ticks(spark, folder, rows, key)
+    hot = (
+        "IF(id % 2 = 0, -1, id DIV 2 % 1000)",
+        "IF(id % 2 = 0, id DIV 2, id DIV 2000)",
+    )
+    for what, (key, place) in (
+        ("even", ("id % 1000", "id DIV 1000")),
+        ("one key has half", hot),
+    ):
+        ticks = write_ticks(spark, folder, rows, key, place)
         for make in (ask, without_hot_keys):
             found = measure(
                 lambda t=ticks, m=make: m(t, name),  # type: ignore[misc]
@@ -192,7 +199,7 @@ def behind_joins(spark: SparkSession, folder: Path, scale: float, rounds: int) -
     """The same rows from files, and behind two joins."""
     rows = int(1_000_000 * scale)
     name = "SEQ of three"
-    ticks = write_ticks(spark, folder, rows, "id % 1000")
+    ticks = write_even_ticks(spark, folder, rows, 1000)
     sides = spark.range(1000).selectExpr("id AS symbol", "id % 7 AS sector")
     limits = spark.range(7).selectExpr("id AS sector", "id * 10 AS most")
     for what, table in (("sides", sides), ("limits", limits)):

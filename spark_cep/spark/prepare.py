@@ -267,6 +267,8 @@ def split_hot_keys(
     one = F.when(key_hash == 0, F.pmod(F.hash(*names), F.lit(2)) + 1).otherwise(1)
     counts = distributed.groupBy(key_hash.alias("hot")).agg(F.sum(one).alias("rows"))
     hot = counts.filter(F.col("rows") > hot_keys.rows).select("hot").repartition(1)
+    # Without the hint adaptive execution sorts and merges: a shuffle of few keys is mostly empty.
+    hot = F.broadcast(hot)
     joined = distributed.join(hot, key_hash == F.col("hot"), "left")
     rest = joined.filter(F.col("hot").isNull()).select(*names)
     found = distributed.join(hot, key_hash == F.col("hot")).select(*names)

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_cep.spark.selection import as_column, quote_column, select_named
+from spark_cep.spark.selection import Expression, as_column, quote_column, select_named
 from spark_cep.spark.versions import error_text, silence_spark
 from spark_cep.udfs.expressions import Constant, Type
 
@@ -50,7 +50,10 @@ class SparkTyper:
 
     def of_row(self, expressions: Sequence[str | Column]) -> list[Type | str]:
         """The type of each expression over one input row, or a sentence about what is wrong."""
-        found = self._types_of_texts(expressions)
+        found = None
+        if all(isinstance(each, str) for each in expressions):
+            scalars = [f"CASE WHEN TRUE THEN ({each}\n) END" for each in expressions]
+            found = self._types_of_texts(self._df, scalars)
         if found is None:
             found = self._schema(self._df, [_make_scalar(each) for each in expressions])
         return [each if isinstance(each, str) else type_of(each) for each in found]
@@ -61,7 +64,9 @@ class SparkTyper:
         """The type of each expression over a match: a struct for each variable, an array of
         structs where `variables` says that it is a list."""
         matches = self._matches(variables)
-        found = self._schema(matches, [_make_expression(each) for each in expressions])
+        found = self._types_of_texts(matches, expressions)
+        if found is None:
+            found = self._schema(matches, [_make_expression(each) for each in expressions])
         return [each if isinstance(each, str) else type_of(each) for each in found]
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
@@ -75,33 +80,31 @@ class SparkTyper:
         return [each if isinstance(each, str) else next(values) for _, each in found]
 
     def _matches(self, variables: Mapping[str, bool]) -> DataFrame:
-        columns = []
+        items: list[tuple[Expression, str]] = []
         for name, is_list in variables.items():
-            row = F.struct("*")
-            columns.append(F.when(F.lit(True), F.array(row) if is_list else row).alias(name))
+            row = "array(struct(*))" if is_list else "struct(*)"
+            items.append((f"CASE WHEN TRUE THEN {row} END", name))
         taken = {name.casefold() for name in variables}
         for name in self._partition:
             if name.casefold() not in taken:
-                columns.append(F.col(quote_column(name)))
+                items.append((quote_column(name), name))
                 taken.add(name.casefold())
         if self._order is not None:
-            time = F.expr(self._order) if isinstance(self._order, str) else self._order
             bounds = (each for each in ("match_start", "match_end") if each not in taken)
-            columns.extend(time.alias(each) for each in bounds)
-        return self._df.select(*columns)
+            items.extend((self._order, each) for each in bounds)
+        return select_named(self._df, items)
 
     def _types_of_texts(
-        self, expressions: Sequence[str | Column]
+        self, df: DataFrame, texts: Sequence[str]
     ) -> Sequence[T.DataType | str] | None:
-        """The types if all are valid texts."""
-        if not expressions or not all(isinstance(each, str) for each in expressions):
-            return None
-        scalars = [f"CASE WHEN TRUE THEN ({each}\n) END" for each in expressions]
-        first = quote_column(self._df.columns[0])
-        items = [(each, f"e{place}") for place, each in enumerate((first, *scalars))]
+        """The types of expressions over `df` if all are valid."""
+        if not texts:
+            return []
+        # The plain column beside them turns an aggregate into an error instead of a global one.
+        items = [(each, f"e{place}") for place, each in enumerate((_first_column(df), *texts))]
         with silence_spark():
             try:
-                fields = select_named(self._df, items).schema.fields
+                fields = select_named(df, items).schema.fields
             except PySparkException:
                 return None
         return [field.dataType for field in fields[1:]]
@@ -125,8 +128,7 @@ class SparkTyper:
             return error_sentence(problem)
 
     def _analyzed(self, df: DataFrame, columns: Sequence[Column]) -> list[T.DataType]:
-        # The plain column beside them turns an aggregate into an error instead of a global one.
-        beside = F.col(quote_column(df.columns[0])).alias("__cep_beside")
+        beside = F.col(_first_column(df)).alias("__cep_beside")
         named = [column.alias(f"e{place}") for place, column in enumerate(columns)]
         fields = df.select(beside, *named).schema.fields[1:]
         return [field.dataType for field in fields]
@@ -179,6 +181,10 @@ def data_type_of(type_: Type) -> T.DataType:
 
 def _is_binary(data_type: T.StringType) -> bool:
     return getattr(data_type, "collation", "UTF8_BINARY") == "UTF8_BINARY"
+
+
+def _first_column(df: DataFrame) -> str:
+    return quote_column(df.columns[0])
 
 
 def _make_expression(text: str) -> Callable[[], Column]:
