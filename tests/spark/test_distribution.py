@@ -12,6 +12,7 @@ import spark_cep as cep
 from spark_cep import event, seq
 from spark_cep.planner import layout
 from spark_cep.spark.source import plan_text
+from tests.spark.jobs import count_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -188,6 +189,18 @@ def test_the_input_is_read_once_for_hot_keys_and_others(
     rows = cep.metrics(matches)["rows"]
     shipped = ticks.filter("kind != 'C'").count()
     assert shipped < rows < shipped * 1.2
+
+
+def test_one_hot_key_takes_few_tasks(
+    ticks: DataFrame, hot_at: Callable[[int], None], conf: dict[str, str]
+) -> None:
+    """Of 200 shuffle partitions 199 are empty, which makes Spark think twice of a broadcast."""
+    conf["spark.sql.shuffle.partitions"] = "200"
+    hot_at(500)
+    matches = match(ticks.filter("k = -1"))
+    with count_jobs() as ran:
+        assert matches.count() > 100
+    assert ran.tasks < 20
 
 
 def test_matches_of_hot_and_other_keys_have_different_numbers(
