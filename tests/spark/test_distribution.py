@@ -196,6 +196,7 @@ def test_one_hot_key_takes_few_tasks(
 ) -> None:
     """Of 200 shuffle partitions 199 are empty, which makes Spark think twice of a broadcast."""
     conf["spark.sql.shuffle.partitions"] = "200"
+    conf["spark.sql.autoBroadcastJoinThreshold"] = "1k"
     hot_at(500)
     matches = match(ticks.filter("k = -1"))
     with count_jobs() as ran:
