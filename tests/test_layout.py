@@ -68,6 +68,7 @@ def test_hot_keys_are_those_with_more_bytes_than_a_task_should_have() -> None:
     [
         {"size": replace(LARGE, bytes=1 << 20)},  # no key can be that large
         {"size": FIXED},
+        {"size": replace(LARGE, cores=3)},
         {"slicing": None},
         {"forced_slices": "off"},
         {"forced_slices": "on"},

@@ -39,8 +39,8 @@ TINY_ROWS = 5_000
 HOT_KEY_BYTES = 64 << 20
 # Files smaller than this hold no such key.
 LARGE_INPUT_BYTES = 16 << 20
-# With fewer cores, the sort of rows into ranges takes what matching them side by side saves.
-LEAST_RANGE_CORES = 4
+# With fewer cores, to cut a key takes more than matching its parts side by side saves.
+LEAST_CORES = 4
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def _reason_against_ranges(facts: LayoutFacts) -> str | None:
     size = facts.size
     if facts.forced_slices:
         return None if _parse_switch(facts.forced_slices) else f"set by {SLICES_CONF}"
-    if size.cores < LEAST_RANGE_CORES:
-        return f"fewer than {LEAST_RANGE_CORES} cores"
+    if size.cores < LEAST_CORES:
+        return f"fewer than {LEAST_CORES} cores"
     if size.bytes is None:
         return "the size of the input is unknown"
     return "the input is small" if size.bytes < HOT_KEY_BYTES else None
@@ -182,6 +182,8 @@ def _reason_against_hot_keys(facts: LayoutFacts, buckets: int | None) -> str | N
     size = facts.size
     if size.rows is not None or (size.bytes is not None and size.bytes < LARGE_INPUT_BYTES):
         return "the input is too small for a large key"
+    if size.cores < LEAST_CORES:
+        return f"fewer than {LEAST_CORES} cores"
     return None if buckets is None else "large keys are looked for by adaptive execution only"
 
 

@@ -91,13 +91,19 @@ def estimate_size(prepared: DataFrame, rows: int | None, source: DataFrame) -> I
     is_adaptive = all(is_setting_on(prepared, name) for name in _ADAPTIVE)
     bytes_ = None if rows is not None else input_bytes(source)
     bytes_of_row = _ROW_OVERHEAD + row_bytes(prepared.schema)
-    return InputSize(bytes_, rows, count_cores(session), partitions, is_adaptive, bytes_of_row)
+    return InputSize(bytes_, rows, _expected_cores(session), partitions, is_adaptive, bytes_of_row)
 
 
 def shuffle_partitions(session: SparkSession) -> int:
     """Some runtimes set it to `auto`, and choose it while a query runs."""
     setting = str(session.conf.get("spark.sql.shuffle.partitions"))
     return int(setting) if setting.isdigit() else 200
+
+
+def _expected_cores(session: SparkSession) -> int:
+    """Cores that a query will have. With dynamic allocation there may be none at first."""
+    is_elastic = session.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    return max(count_cores(session), UNKNOWN_CORES if is_elastic else 1)
 
 
 def count_cores(session: SparkSession) -> int:

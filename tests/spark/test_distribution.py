@@ -139,6 +139,7 @@ def test_keys_stay_together_behind_a_join_on_them(spark: SparkSession, ticks: Da
 def hot_at(monkeypatch: pytest.MonkeyPatch, ticks: DataFrame) -> Callable[[int], None]:
     """Makes keys hot that have more rows than this. Rows of C are dropped before."""
     monkeypatch.setattr(layout, "LARGE_INPUT_BYTES", 0)
+    monkeypatch.setattr(layout, "LEAST_CORES", 1)
 
     def set_rows(rows: int) -> None:
         found = match(ticks)
