@@ -25,6 +25,7 @@ from spark_cep.spark.lookups import METRICS_COLUMN
 from spark_cep.spark.projection import name_columns, partition_columns
 from spark_cep.spark.selection import quote_column, select_named
 from spark_cep.spark.source import is_setting_on
+from spark_cep.udfs.errors import CepError, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,6 +141,13 @@ _KEYS = ("__cep_key0", "__cep_key1")
 _METRICS, _ROWS, _ROW, _PLACE = "__cep_metrics", "__cep_rows", "__cep_row", "__cep_place"
 _SIZES, _PAYLOAD, _EVENTS = "__cep_sizes", "__cep_payload", "__cep_events"
 _OF_PAYLOAD = tuple(f"{name}_of_payload" for name in IDENTITY)
+# In the form in which errors of workers travel, so that `error_of` finds it.
+_CHANGED = WorkerError(
+    CepError(
+        "files of the input were changed while the query read them",
+        hint="run it again, or set spark.cep.payload to ship, which reads them once",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -294,8 +302,7 @@ def _ordered_events() -> str:
     """The rows of a match in order, if all were found."""
     ordered = f"array_sort({_EVENTS}, (l, r) -> l.{_PLACE} - r.{_PLACE})"
     count = f"aggregate({_SIZES}, 0, (total, n) -> total + greatest(n, 0))"
-    changed = "raise_error('spark-cep: files of the input were changed while they were read')"
-    return f"IF(size({_EVENTS}) = {count}, {ordered}, {changed})"
+    return f"IF(size({_EVENTS}) = {count}, {ordered}, raise_error('{_CHANGED}'))"
 
 
 def _bits(matched: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import all_of, any_of, event, no, seq
+from spark_cep.spark import payload
 from spark_cep.spark.source import plan_text
 from tests.spark.jobs import count_jobs
 
@@ -319,3 +320,13 @@ def test_other_ways_to_run_ship_the_payload(
     assert reason_of(remote) == "the pattern reads remote data"
     conf["spark.sql.adaptive.enabled"] = "false"
     assert reason_of(match(ticks, PAIR, "join")) == "spark.sql.adaptive.enabled is off"
+
+
+def test_rows_that_are_not_found_again_are_an_error_of_the_library(spark: SparkSession) -> None:
+    match = f"array(named_struct('{payload._PLACE}', 0)) AS {payload._EVENTS}"
+    events = spark.range(1).selectExpr(match, f"array(2) AS {payload._SIZES}")
+    with pytest.raises(Exception, match="were changed") as raised:
+        events.selectExpr(payload._ordered_events()).collect()
+    found = cep.error_of(raised.value)
+    assert found is not None
+    assert "spark.cep.payload" in str(found.hint)
