@@ -8,20 +8,20 @@ set the slow form tries others each time.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.pattern import Repeat, all_of, children, event, no, seq
 from spark_cep.udfs.program import Adaptation, Plan
 from tests.cases import Case, has_two_readings
 from tests.local import Setting, adapted, answer
+from tests.random_cases import random_cases
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches, without_marks
 from tests.settings import in_advances, in_slices, whole
@@ -38,14 +38,6 @@ QUICK = 250
 # Brute force looks at so many assignments at most; a larger case is not tried.
 STEPS = 20_000
 
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(QUICK, id="quick"),
-        pytest.param(10 * QUICK, id="slow", marks=pytest.mark.slow),
-    ],
-)
-
 
 def agree(
     examples: int,
@@ -56,13 +48,7 @@ def agree(
 ) -> None:
     """Fails with the smallest case and setting for which engine and reference differ."""
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=examples == QUICK or "SPARK_CEP_EXPLORE" not in os.environ,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(examples)
     @given(drawn, st.data())
     def compare(case: Case, data: st.DataObject) -> None:
         assume(only(case))
@@ -99,76 +85,65 @@ def has_list(node: EventPatternNode) -> bool:
 # ---- skip till any match -----------------------------------------------------------------------
 
 
-@quick_and_slow
-def test_every_plan_and_block_size_gives_the_answer(examples: int) -> None:
-    agree(examples, cases(("any",)), whole)
+def test_every_plan_and_block_size_gives_the_answer() -> None:
+    agree(QUICK, cases(("any",)), whole)
 
 
-@quick_and_slow
-def test_every_split_into_advances_gives_the_answer(examples: int) -> None:
-    agree(examples, cases(("any",)), in_advances)
+def test_every_split_into_advances_gives_the_answer() -> None:
+    agree(QUICK, cases(("any",)), in_advances)
 
 
-@quick_and_slow
-def test_every_slice_length_gives_the_answer(examples: int) -> None:
+def test_every_slice_length_gives_the_answer() -> None:
     agree(
-        examples,
+        QUICK,
         cases(("any",)),
         in_slices,
         lambda case: case.pattern.window is not None and case.pattern.window.events is None,
     )
 
 
-@quick_and_slow
-def test_lists_agree_in_every_plan_and_split(examples: int) -> None:
-    agree(examples, cases(("any",)), in_advances, lambda case: has_list(case.pattern.root))
+def test_lists_agree_in_every_plan_and_split() -> None:
+    agree(QUICK, cases(("any",)), in_advances, lambda case: has_list(case.pattern.root))
 
 
-@quick_and_slow
-def test_changing_the_plan_between_advances_gives_the_answer(examples: int) -> None:
+def test_changing_the_plan_between_advances_gives_the_answer() -> None:
     """Plans are made anew after every advance, from what was seen."""
 
     def always(case: Case, setting: Setting) -> Counter[Match]:
         plan = Plan("zstream" if setting.plan.kind in {"zstream", "tree"} else "lazy-chain")
         return adapted(case, replace(setting, plan=plan), Adaptation("always"))
 
-    agree(examples, cases(("any",)), in_advances, run=always)
+    agree(QUICK, cases(("any",)), in_advances, run=always)
 
 
 # ---- the other strategies ----------------------------------------------------------------------
 
 
-@quick_and_slow
-def test_skip_till_next_match_agrees(examples: int) -> None:
-    agree(examples, cases(("next",)), whole)
+def test_skip_till_next_match_agrees() -> None:
+    agree(QUICK, cases(("next",)), whole)
 
 
-@quick_and_slow
-def test_skip_till_next_match_agrees_in_every_split(examples: int) -> None:
-    agree(examples, cases(("next",)), in_advances)
+def test_skip_till_next_match_agrees_in_every_split() -> None:
+    agree(QUICK, cases(("next",)), in_advances)
 
 
-@quick_and_slow
-def test_strict_agrees(examples: int) -> None:
-    agree(examples, cases(("strict",)), whole)
+def test_strict_agrees() -> None:
+    agree(QUICK, cases(("strict",)), whole)
 
 
-@quick_and_slow
-def test_strict_agrees_in_every_split(examples: int) -> None:
-    agree(examples, cases(("strict",)), in_advances)
+def test_strict_agrees_in_every_split() -> None:
+    agree(QUICK, cases(("strict",)), in_advances)
 
 
 # ---- consumption -------------------------------------------------------------------------------
 
 
-@quick_and_slow
-def test_consume_agrees(examples: int) -> None:
-    agree(examples, cases(("any", "next", "strict"), consuming=True), whole)
+def test_consume_agrees() -> None:
+    agree(QUICK, cases(("any", "next", "strict"), consuming=True), whole)
 
 
-@quick_and_slow
-def test_consume_agrees_in_every_split(examples: int) -> None:
-    agree(examples, cases(("any", "next", "strict"), consuming=True), in_advances)
+def test_consume_agrees_in_every_split() -> None:
+    agree(QUICK, cases(("any", "next", "strict"), consuming=True), in_advances)
 
 
 # ---- single cases ------------------------------------------------------------------------------

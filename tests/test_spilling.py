@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.pattern import event, seq
@@ -43,6 +43,7 @@ from spark_cep.udfs.values.codes import key_codes
 from tests.cases import has_two_readings
 from tests.local import Pipeline, Setting
 from tests.programs import prepare
+from tests.random_cases import random_cases
 from tests.rows import programs as rows_of
 from tests.strategies import cases
 
@@ -56,24 +57,6 @@ EVERYTHING = 1 << 40
 EXAMPLES = 60
 # From parts of a single row up to parts of about ten.
 BUDGETS = (1, 400, 800, 2000)
-
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(EXAMPLES, id="quick"),
-        pytest.param(30 * EXAMPLES, id="slow", marks=pytest.mark.slow),
-    ],
-)
-
-
-def tries(examples: int) -> Any:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +83,7 @@ def answer(
 
 
 def events_agree(examples: int, drawn: st.SearchStrategy[Case], sliced: bool = False) -> None:
-    @tries(examples)
+    @random_cases(examples)
     @given(drawn, st.sampled_from(BUDGETS))
     def try_one(case: Case, budget: int) -> None:
         assume(not has_two_readings(case.pattern.root))
@@ -125,31 +108,27 @@ def matches_of(rows: Sequence[dict[str, Any]]) -> Counter[Any]:
     return Counter(tuple(sorted(each)) for each in found.values())
 
 
-@quick_and_slow
-def test_parts_give_every_match(examples: int) -> None:
-    events_agree(examples, cases())
+def test_parts_give_every_match() -> None:
+    events_agree(EXAMPLES, cases())
 
 
-@quick_and_slow
-def test_parts_give_every_match_of_runs(examples: int) -> None:
-    events_agree(examples, cases(("next", "strict")))
+def test_parts_give_every_match_of_runs() -> None:
+    events_agree(EXAMPLES, cases(("next", "strict")))
 
 
-@quick_and_slow
-def test_parts_give_every_match_that_consumes(examples: int) -> None:
-    events_agree(examples, cases((None, "next", "strict"), consuming=True))
+def test_parts_give_every_match_that_consumes() -> None:
+    events_agree(EXAMPLES, cases((None, "next", "strict"), consuming=True))
 
 
-@quick_and_slow
-def test_slices_are_parts(examples: int) -> None:
-    events_agree(examples, cases(), sliced=True)
+def test_slices_are_parts() -> None:
+    events_agree(EXAMPLES, cases(), sliced=True)
 
 
 # ---- row patterns --------------------------------------------------------------------------------
 
 
 def rows_agree(examples: int, orders: tuple[Order, ...], keys: tuple[int, ...]) -> None:
-    @tries(examples)
+    @random_cases(examples)
     @given(rows_of.cases(), st.sampled_from(BUDGETS))
     def try_one(drawn: Any, budget: int) -> None:
         case, rows = drawn
@@ -188,13 +167,11 @@ def rows_agree(examples: int, orders: tuple[Order, ...], keys: tuple[int, ...]) 
 BY_TIME = Order(rows_of.T, BIGINT)
 
 
-@quick_and_slow
 @pytest.mark.parametrize("keys", [(rows_of.K,), ()], ids=["keys", "no key"])
-def test_parts_give_the_rows_of_one_call(examples: int, keys: tuple[int, ...]) -> None:
-    rows_agree(examples, (BY_TIME,), keys)
+def test_parts_give_the_rows_of_one_call(keys: tuple[int, ...]) -> None:
+    rows_agree(EXAMPLES, (BY_TIME,), keys)
 
 
-@quick_and_slow
 @pytest.mark.parametrize(
     "orders",
     [
@@ -207,8 +184,8 @@ def test_parts_give_the_rows_of_one_call(examples: int, keys: tuple[int, ...]) -
     ],
     ids=["NaN and NULL", "NULL last", "descending", "descending, NULL last", "text", "none"],
 )
-def test_any_order_gives_the_rows_of_one_call(examples: int, orders: tuple[Order, ...]) -> None:
-    rows_agree(examples // 2, orders, ())
+def test_any_order_gives_the_rows_of_one_call(orders: tuple[Order, ...]) -> None:
+    rows_agree(EXAMPLES // 2, orders, ())
 
 
 def numbered(times: Sequence[Any], budget: int, **more: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -303,7 +280,7 @@ def test_parts_have_every_row_once_and_each_key_in_order() -> None:
 # ---- time ----------------------------------------------------------------------------------------
 
 
-@tries(100)
+@random_cases(100)
 @given(
     st.lists(st.one_of(st.none(), st.integers(0, 30), st.integers(-5, 5)), min_size=1),
     st.integers(1, 9),

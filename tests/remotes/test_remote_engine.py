@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     from tests.reference.matcher import Match
 
 
-# The engine without remote data has longer runs of its own.
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [pytest.param(QUICK, id="quick"), pytest.param(700, id="slow", marks=pytest.mark.slow)],
-)
-
-
 @st.composite
 def looked(draw: st.DrawFn, case: Case, of: Any) -> Looked:
     strategies = tuple(draw(st.sampled_from(STRATEGIES)) for _ in range(3))
@@ -40,27 +33,23 @@ def scripted(case: Case, looked: Looked) -> Counter[Match]:
     return answer(case, looked, partial(Scripted, forgets=looked.forgets))
 
 
-@quick_and_slow
 @pytest.mark.parametrize("of", [whole, in_advances], ids=["whole", "in advances"])
-def test_whenever_data_comes_the_answer_is_the_same(examples: int, of: Any) -> None:
-    agree(examples, cases(("any",)), lambda case: looked(case, of), run=scripted)
+def test_whenever_data_comes_the_answer_is_the_same(of: Any) -> None:
+    agree(QUICK, cases(("any",)), lambda case: looked(case, of), run=scripted)
 
 
-@quick_and_slow
-def test_runs_wait_for_their_data(examples: int) -> None:
-    agree(examples, cases(("next", "strict")), lambda case: looked(case, whole), run=scripted)
+def test_runs_wait_for_their_data() -> None:
+    agree(QUICK, cases(("next", "strict")), lambda case: looked(case, whole), run=scripted)
 
 
-@quick_and_slow
-def test_consuming_comes_after_all_tests(examples: int) -> None:
+def test_consuming_comes_after_all_tests() -> None:
     drawn = cases(("any",), consuming=True)
-    agree(examples, drawn, lambda case: looked(case, whole), run=scripted)
+    agree(QUICK, drawn, lambda case: looked(case, whole), run=scripted)
 
 
-@quick_and_slow
-def test_time_slices_look_up_for_themselves(examples: int) -> None:
+def test_time_slices_look_up_for_themselves() -> None:
     agree(
-        examples,
+        QUICK,
         cases(("any",)),
         lambda case: looked(case, in_slices),
         lambda case: case.pattern.window is not None and case.pattern.window.events is None,
@@ -88,7 +77,6 @@ def threaded(case: Case, looked: Looked) -> Counter[Match]:
             lookup.close()
 
 
-@quick_and_slow
 @pytest.mark.parametrize("of", [whole, in_advances], ids=["whole", "in advances"])
-def test_every_strategy_and_cache_gives_the_answer(examples: int, of: Any) -> None:
-    agree(examples, cases(("any", "any", "next")), lambda case: looked(case, of), run=threaded)
+def test_every_strategy_and_cache_gives_the_answer(of: Any) -> None:
+    agree(QUICK, cases(("any", "any", "next")), lambda case: looked(case, of), run=threaded)

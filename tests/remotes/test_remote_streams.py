@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.pattern import event, seq
@@ -21,6 +21,7 @@ from spark_cep.udfs.program import Plan
 from spark_cep.udfs.remote_spec import RemoteSpec
 from spark_cep.udfs.remotes import lookup as lookups
 from tests.cases import Case
+from tests.random_cases import random_cases
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches
 from tests.remotes.looked_up import STRATEGIES, looked_up, sources
@@ -49,20 +50,8 @@ def with_remotes(stream: Stream, strategies: Any, seed: int) -> Stream:
 
 
 @pytest.mark.parametrize("selection", ["any", "next"])
-@pytest.mark.parametrize(
-    "examples",
-    [pytest.param(120, id="quick"), pytest.param(400, id="slow", marks=pytest.mark.slow)],
-)
-def test_every_trigger_gives_what_it_gives_without_remote_data(
-    selection: str, examples: int
-) -> None:
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+def test_every_trigger_gives_what_it_gives_without_remote_data(selection: str) -> None:
+    @random_cases(120)
     @given(cases((selection,)), st.data())
     def compare(case: Case, data: st.DataObject) -> None:
         assume(case.pattern.window is not None and case.pattern.window.events is None)

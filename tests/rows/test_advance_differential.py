@@ -3,16 +3,16 @@ answer, never earlier than it is certain, and as soon as the matcher has decided
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.rows import arrays, bytecode, search
 from spark_cep.udfs.rows.leaves import rows_back
+from tests.random_cases import random_cases
 from tests.rows.advances import (
     OpenReference,
     Step,
@@ -30,26 +30,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = 120
 
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(EXAMPLES, id="quick"),
-        pytest.param(5 * EXAMPLES, id="slow", marks=pytest.mark.slow),
-    ],
-)
-
-
-def tries(examples: int) -> Any:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        suppress_health_check=list(HealthCheck),
-    )
-
 
 def agree(examples: int) -> None:
-    @tries(examples)
+    @random_cases(examples)
     @given(st.data())
     def try_one(data: st.DataObject) -> None:
         case, rows = data.draw(cases())
@@ -83,38 +66,30 @@ def sorted_by_key(found: Any) -> Any:
     return sorted(found.items(), key=lambda each: each[0])
 
 
-@quick_and_slow
-def test_any_split_gives_the_batch_answer(examples: int) -> None:
-    agree(examples)
+def test_any_split_gives_the_batch_answer() -> None:
+    agree(EXAMPLES)
 
 
-@quick_and_slow
-def test_little_room_and_merging_do_not_change_a_split(
-    examples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_little_room_and_merging_do_not_change_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
     monkeypatch.setattr(arrays, "MERGED_PLACES", 1 << 10)
     monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
     monkeypatch.setattr(search, "BLOCK_ROWS", 1)
     monkeypatch.setattr(search, "FIRST_STACK_SIZE", 1)
     monkeypatch.setattr(search, "CALL_STEPS", 0)
-    agree(examples)
+    agree(EXAMPLES)
 
 
-@quick_and_slow
-def test_conditions_in_python_do_not_change_a_split(
-    examples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conditions_in_python_do_not_change_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> int:
         raise bytecode.UnsupportedExpression
 
     monkeypatch.setattr(bytecode.Bytecode, "compile_condition", unknown)
-    agree(examples // 3)
+    agree(EXAMPLES // 3)
 
 
-@quick_and_slow
-def test_an_answer_is_given_when_it_is_certain_and_not_before(examples: int) -> None:
-    @tries(examples)
+def test_an_answer_is_given_when_it_is_certain_and_not_before() -> None:
+    @random_cases(EXAMPLES)
     @given(st.data())
     def try_one(data: st.DataObject) -> None:
         case, rows = data.draw(cases())

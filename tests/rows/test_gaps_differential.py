@@ -6,43 +6,31 @@ long an answer takes, never the answer.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 
 from spark_cep.udfs.rows import search
 from spark_cep.udfs.rows.gaps import candidates, matches
 from spark_cep.udfs.rows.gaps.pattern import recognize_gaps
+from tests.random_cases import random_cases
 from tests.rows.gapped import by, gap_cases
 from tests.rows.programs import expected
 from tests.rows.reference import Row, SkipError, TooMany
 
 if TYPE_CHECKING:
+    import pytest
+
     from spark_cep.udfs.row_program import RowProgram
 
 EXAMPLES = 400
-
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(EXAMPLES, id="quick"),
-        pytest.param(5 * EXAMPLES, id="slow", marks=pytest.mark.slow),
-    ],
-)
 
 
 def agree(examples: int, *, with_reference: bool = False) -> None:
     """Fails with the smallest case for which joins and kernel differ, in answer or error."""
     joined = 0
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(examples)
     @given(gap_cases())
     def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
         nonlocal joined
@@ -73,23 +61,20 @@ def by_reference(case: RowProgram, rows: list[Row]) -> list[tuple[Any, ...]] | s
         return str(error)
 
 
-@quick_and_slow
-def test_joins_find_what_the_kernel_finds(examples: int) -> None:
-    agree(examples)
+def test_joins_find_what_the_kernel_finds() -> None:
+    agree(EXAMPLES)
 
 
-@quick_and_slow
-def test_joins_find_what_brute_force_finds(examples: int) -> None:
-    agree(examples, with_reference=True)
+def test_joins_find_what_brute_force_finds() -> None:
+    agree(EXAMPLES, with_reference=True)
 
 
-@quick_and_slow
 def test_how_many_are_tried_at_a_time_does_not_change_the_answer(
-    examples: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(candidates, "FIRST_CANDIDATES", 1)
     monkeypatch.setattr(candidates, "CANDIDATE_GROWTH", 2)
     monkeypatch.setattr(matches, "FIRST_STARTS", 1)
     monkeypatch.setattr(matches, "MOST_STARTS", 3)
     monkeypatch.setattr(search, "BLOCK_ROWS", 2)
-    agree(examples)
+    agree(EXAMPLES)

@@ -6,14 +6,14 @@ conditions are bytecode may change how long an answer takes, never the answer.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 
 from spark_cep.udfs.errors import WorkerError
 from spark_cep.udfs.rows import arrays, bytecode, search
+from tests.random_cases import random_cases
 from tests.rows.programs import answer, cases, expected, overflowing, spread
 from tests.rows.reference import Row, SkipError, TooMany
 
@@ -26,24 +26,11 @@ if TYPE_CHECKING:
 
 EXAMPLES = 300
 
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(EXAMPLES, id="quick"),
-        pytest.param(5 * EXAMPLES, id="slow", marks=pytest.mark.slow),
-    ],
-)
-
 
 def agree(examples: int, drawn_from: Drawn | None = None) -> None:
     """Fails with the smallest case for which matcher and reference differ."""
 
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(examples)
     @given(cases() if drawn_from is None else drawn_from)
     def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
         case, rows = drawn
@@ -60,63 +47,48 @@ def agree(examples: int, drawn_from: Drawn | None = None) -> None:
     try_one()
 
 
-@quick_and_slow
-def test_the_matcher_agrees_with_brute_force(examples: int) -> None:
-    agree(examples)
+def test_the_matcher_agrees_with_brute_force() -> None:
+    agree(EXAMPLES)
 
 
-@quick_and_slow
-def test_merging_equal_paths_does_not_change_the_answer(
-    examples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merging_equal_paths_does_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
     monkeypatch.setattr(arrays, "MERGED_PLACES", 1 << 10)
-    agree(examples)
+    agree(EXAMPLES)
 
 
-@quick_and_slow
-def test_little_room_does_not_change_the_answer(
-    examples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_little_room_does_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
     monkeypatch.setattr(arrays, "MERGED_PLACES", 2)
     monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
     monkeypatch.setattr(search, "BLOCK_ROWS", 1)
     monkeypatch.setattr(search, "FIRST_STACK_SIZE", 1)
-    agree(examples)
+    agree(EXAMPLES)
 
 
-@quick_and_slow
 def test_looking_at_the_clock_after_each_step_does_not_change_the_answer(
-    examples: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(search, "CALL_STEPS", 0)
-    agree(examples)
+    agree(EXAMPLES)
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
     monkeypatch.setattr(arrays, "MOST_MARK_WORDS", 2)
-    agree(examples // 3)
+    agree(EXAMPLES // 3)
 
 
-@quick_and_slow
-def test_conditions_in_python_do_not_change_the_answer(
-    examples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_conditions_in_python_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> int:
         raise bytecode.UnsupportedExpression
 
     monkeypatch.setattr(bytecode.Bytecode, "compile_condition", unknown)
-    agree(examples // 3)
+    agree(EXAMPLES // 3)
 
 
-@quick_and_slow
-def test_variables_beyond_those_that_have_a_bit_are_matched_alike(examples: int) -> None:
-    agree(examples // 3, cases().map(lambda drawn: (spread(drawn[0]), drawn[1])))
+def test_variables_beyond_those_that_have_a_bit_are_matched_alike() -> None:
+    agree(EXAMPLES // 3, cases().map(lambda drawn: (spread(drawn[0]), drawn[1])))
 
 
-@quick_and_slow
-def test_a_condition_that_overflows_is_not_true(
-    examples: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agree(examples // 3, overflowing)
+def test_a_condition_that_overflows_is_not_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    agree(EXAMPLES // 3, overflowing)
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
-    agree(examples // 3, overflowing)
+    agree(EXAMPLES // 3, overflowing)

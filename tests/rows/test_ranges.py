@@ -6,14 +6,13 @@ The oracle is `run` over all rows, which other tests compare with a reference.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import WorkerError
@@ -29,6 +28,7 @@ from spark_cep.udfs.rows import cuts
 from spark_cep.udfs.rows.compiled import KernelProgram
 from spark_cep.udfs.rows.cuts import StartFinder, cut_refusal, endless_refusal
 from spark_cep.udfs.values.codes import sort_codes
+from tests.random_cases import random_cases
 from tests.rows.programs import (
     NAMES,
     SCHEMA,
@@ -62,16 +62,6 @@ EXAMPLES = 150
 EVERYTHING = 1 << 40
 OUTPUT = RowOutput((Field(T, "t"), Field(X, "x")))
 BY_TIME = Order(T, BIGINT)
-
-
-def tries(examples: int) -> Any:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +195,7 @@ memories = st.sampled_from([EVERYTHING, EVERYTHING, 400, 2000])
 
 
 def try_cases(examples: int, drawn: Any) -> None:
-    @tries(examples)
+    @random_cases(examples)
     @given(drawn, splits, memories)
     def try_one(case_and_rows: Any, bounds: list[int], memory: int) -> None:
         case, rows = case_and_rows
@@ -222,23 +212,13 @@ def try_cases(examples: int, drawn: Any) -> None:
     try_one()
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [EXAMPLES, pytest.param(30 * EXAMPLES, marks=pytest.mark.slow)],
-    ids=["quick", "slow"],
-)
-def test_ranges_give_the_rows_of_one_search(examples: int) -> None:
-    try_cases(examples, cuttable())
+def test_ranges_give_the_rows_of_one_search() -> None:
+    try_cases(EXAMPLES, cuttable())
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [EXAMPLES, pytest.param(30 * EXAMPLES, marks=pytest.mark.slow)],
-    ids=["quick", "slow"],
-)
-def test_ranges_give_the_rows_of_one_search_for_any_conditions(examples: int) -> None:
+def test_ranges_give_the_rows_of_one_search_for_any_conditions() -> None:
     unkeyed = cases().map(lambda drawn: replace(drawn[0], keys=()))
-    try_cases(examples, st.tuples(unkeyed.filter(lambda c: cut_refusal(c) is None), long_rows()))
+    try_cases(EXAMPLES, st.tuples(unkeyed.filter(lambda c: cut_refusal(c) is None), long_rows()))
 
 
 # Conditions that most rows meet, so that searches are open everywhere.
@@ -276,13 +256,8 @@ def meeting(draw: st.DrawFn) -> tuple[RowProgram, list[tuple[Any, ...]]]:
     return case, [(1, at, x, "abc"[x % 3], float(x)) for at, x in enumerate(values)]
 
 
-@pytest.mark.parametrize(
-    "examples",
-    [EXAMPLES, pytest.param(30 * EXAMPLES, marks=pytest.mark.slow)],
-    ids=["quick", "slow"],
-)
-def test_searches_that_meet_give_the_rows_of_one_search(examples: int) -> None:
-    try_cases(examples, meeting())
+def test_searches_that_meet_give_the_rows_of_one_search() -> None:
+    try_cases(EXAMPLES, meeting())
 
 
 @pytest.mark.parametrize(

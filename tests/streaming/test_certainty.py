@@ -19,19 +19,18 @@ than the definition, and never later than `due` here says, where
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.pattern import all_of, any_of, event, no, seq
 from spark_cep.udfs.events.context import deciding_row, latest_row_waits
 from tests.cases import Case
 from tests.local import EAGER, Pipeline, Setting
+from tests.random_cases import random_cases
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches
 from tests.strategies import cases
@@ -45,19 +44,12 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
     from tests.reference.matcher import Match
 
-EXAMPLES = 25
+EXAMPLES = 50
 STEPS = 5_000
 A, B, C = (event(name, f"kind = '{name.upper()}'") for name in "abc")
 BS = event("b+", "kind = 'B'")
 X = no(event("x", "kind = 'X'"))
 
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(EXAMPLES, id="quick"),
-        pytest.param(3 * EXAMPLES, id="slow", marks=pytest.mark.slow),
-    ],
-)
 
 # ---- by hand -----------------------------------------------------------------------------------
 
@@ -204,13 +196,7 @@ def later_rows(data: st.DataObject, horizon: int, first: int) -> list[dict[str, 
 
 
 def agree(examples: int, drawn: st.SearchStrategy[Case]) -> None:
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=examples == EXAMPLES or "SPARK_CEP_EXPLORE" not in os.environ,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(examples)
     @given(drawn, st.data())
     def compare(case: Case, data: st.DataObject) -> None:
         window = case.pattern.window
@@ -238,16 +224,13 @@ def check(case: Case, course: Course, data: st.DataObject) -> None:
         assert not missing, f"certain at {trigger.horizon}"
 
 
-@quick_and_slow
-def test_skip_till_any_match(examples: int) -> None:
-    agree(examples, cases(("any",)))
+def test_skip_till_any_match() -> None:
+    agree(EXAMPLES, cases(("any",)))
 
 
-@quick_and_slow
-def test_skip_till_next_match_and_strict(examples: int) -> None:
-    agree(examples, cases(("next", "strict")))
+def test_skip_till_next_match_and_strict() -> None:
+    agree(EXAMPLES, cases(("next", "strict")))
 
 
-@quick_and_slow
-def test_consume(examples: int) -> None:
-    agree(examples, cases(("any", "next", "strict"), consuming=True))
+def test_consume() -> None:
+    agree(EXAMPLES, cases(("any", "next", "strict"), consuming=True))

@@ -3,18 +3,17 @@ trigger gives, which is the answer of a batch up to what rows to come may change
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.execution import state
 from spark_cep.udfs.program import Window
 from spark_cep.udfs.rows.leaves import rows_ahead, unbounded_reason
+from tests.random_cases import random_cases
 from tests.rows.advances import Step, by_key, cut, in_order
 from tests.rows.programs import answer, cases, current, program, rows_of, v
 from tests.streaming.row_triggers import RowStream
@@ -22,14 +21,6 @@ from tests.streaming.row_triggers import RowStream
 EXAMPLES = 150
 # Behind every row and every window of the cases.
 FAR = 1000
-
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(EXAMPLES, id="quick"),
-        pytest.param(5 * EXAMPLES, id="slow", marks=pytest.mark.slow),
-    ],
-)
 
 
 def streamed(case: Any, steps: list[Step], forgets: frozenset[int]) -> dict[Any, list[Any]]:
@@ -43,15 +34,8 @@ def streamed(case: Any, steps: list[Step], forgets: frozenset[int]) -> dict[Any,
     return by_key(found)
 
 
-@quick_and_slow
-def test_any_split_into_triggers_gives_the_answer_of_one(examples: int) -> None:
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+def test_any_split_into_triggers_gives_the_answer_of_one() -> None:
+    @random_cases(EXAMPLES)
     @given(st.data())
     def compare(data: st.DataObject) -> None:
         case, rows = data.draw(cases())
@@ -91,13 +75,7 @@ def test_rows_behind_the_last_horizon_are_dropped_and_counted() -> None:
 
 
 def test_within_decides_all_that_looks_at_no_row_behind() -> None:
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(EXAMPLES)
     @given(st.data())
     def compare(data: st.DataObject) -> None:
         case, rows = data.draw(cases())

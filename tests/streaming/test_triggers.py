@@ -3,12 +3,11 @@ over all of them, each match once."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_cep.pattern import event, no, seq
@@ -17,31 +16,21 @@ from spark_cep.udfs.execution import segments
 from spark_cep.udfs.planning import planner
 from spark_cep.udfs.program import Plan
 from tests.cases import Case, has_two_readings
+from tests.random_cases import random_cases
 from tests.reference.assignments import TooMany
 from tests.reference.matcher import matches
 from tests.strategies import cases
 from tests.streaming.triggers import Course, courses, filled, streamed
 
+if TYPE_CHECKING:
+    import pytest
+
 QUICK = 200
 STEPS = 20_000
 
-quick_and_slow = pytest.mark.parametrize(
-    "examples",
-    [
-        pytest.param(QUICK, id="quick"),
-        pytest.param(4 * QUICK, id="slow", marks=pytest.mark.slow),
-    ],
-)
-
 
 def agree(examples: int, drawn: st.SearchStrategy[Case], *, adapts: bool = False) -> None:
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=examples <= QUICK or "SPARK_CEP_EXPLORE" not in os.environ,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(examples)
     @given(drawn, st.data())
     def compare(case: Case, data: st.DataObject) -> None:
         assume(case.pattern.window is not None and case.pattern.window.events is None)
@@ -72,45 +61,39 @@ def check(case: Case, course: object) -> None:
     assert {"missing": dict(missing), "surplus": dict(surplus)} == {"missing": {}, "surplus": {}}
 
 
-@quick_and_slow
-def test_skip_till_any_match(examples: int) -> None:
-    agree(examples, cases(("any",)))
+def test_skip_till_any_match() -> None:
+    agree(QUICK, cases(("any",)))
 
 
-@quick_and_slow
 def test_plans_that_change_and_keep_partial_matches_between_triggers(
-    examples: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(adaptive, "REPLANNING_SECONDS", 0.0)
     monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
     monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
     monkeypatch.setattr(planner, "KEEPING_SECONDS", 0.0)
-    agree(examples, cases(("any",)), adapts=True)
+    agree(QUICK, cases(("any",)), adapts=True)
 
 
-@quick_and_slow
-def test_skip_till_next_match(examples: int) -> None:
-    agree(examples, cases(("next",)))
+def test_skip_till_next_match() -> None:
+    agree(QUICK, cases(("next",)))
 
 
-@quick_and_slow
-def test_strict(examples: int) -> None:
-    agree(examples, cases(("strict",)))
+def test_strict() -> None:
+    agree(QUICK, cases(("strict",)))
 
 
-@quick_and_slow
-def test_consume(examples: int) -> None:
-    agree(examples, cases(("any", "next", "strict"), consuming=True))
+def test_consume() -> None:
+    agree(QUICK, cases(("any", "next", "strict"), consuming=True))
 
 
-@quick_and_slow
 def test_segments_that_are_always_written_anew_change_nothing(
-    examples: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(segments, "_LITTLE_WASTE", 0)
     monkeypatch.setattr(segments, "_MOST_SEGMENTS", 2)
-    agree(examples // 4, cases(("any", "next", "strict")))
-    agree(examples // 4, cases(("any", "next"), consuming=True))
+    agree(QUICK // 4, cases(("any", "next", "strict")))
+    agree(QUICK // 4, cases(("any", "next"), consuming=True))
 
 
 def test_partial_matches_are_found_again_among_rows_that_still_wait(
