@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from spark_cep.errors import PlanError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from spark_cep.pattern import Pattern
     from spark_cep.plans import PlanOption
     from spark_cep.remote import Remote
+    from spark_cep.rows.windows import WindowRequest
     from spark_cep.shed import Shed
     from spark_cep.spark.query import Query
     from spark_cep.statistics import Statistics
@@ -243,6 +245,29 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         shed=shed, limits=limits,
     )  # fmt: skip
     return run_stream(query) if query.source.is_streaming else run_batch(query)
+
+
+def match_window(  # noqa: PLR0913 - the options of match_pattern
+    df: DataFrame,
+    pattern: RowPattern,
+    *,
+    window: WindowRequest,
+    order_by: object = None,
+    partition_by: object = None,
+    measures: object = None,
+    after_match: object = None,
+    remotes: object = None,
+) -> DataFrame:
+    """The rows of `df` with the measures of a row pattern in a window frame of SQL. `df` is no
+    stream."""
+    options = check_row_options(
+        rows="one", measures=measures, plan="auto", statistics=None, limits=None,
+        after_match=after_match, remotes=remotes,
+    )  # fmt: skip
+    options = replace(options, rows="each row", window=window)
+    source, keys = with_partition_columns(read_source(df), partition_by)
+    query = prepare_row_query(source, pattern, options, order_by=order_by, partition_by=keys)
+    return run_batch(query)
 
 
 def prepare_query(  # noqa: PLR0913 - the options of match_pattern

@@ -20,6 +20,7 @@ from spark_cep.udfs.program import Adaptation, Limits
 
 if TYPE_CHECKING:
     from spark_cep.remote import Remote
+    from spark_cep.rows.windows import WindowRequest
     from spark_cep.udfs.row_program import RowsMode as RowPatternRows
 
 
@@ -49,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True)
 class RowOptions:
-    """The options of a row pattern."""
+    """The options of a row pattern. `window`: it is in a window frame of SQL."""
 
     rows: RowPatternRows
     measures: tuple[tuple[str, str], ...]
@@ -57,6 +58,7 @@ class RowOptions:
     limits: Limits
     plan: RowPlan = "auto"
     remotes: Mapping[str, Remote] = field(default_factory=dict)
+    window: WindowRequest | None = None
 
 
 @dataclass(frozen=True)

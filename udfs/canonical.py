@@ -214,7 +214,15 @@ def row_program(program: RowProgram) -> Data:
         **_given("measures", [expression(each) for each in program.measures], []),
         **_given("rows", program.rows, "one"),
         **_given("skip", _skip(program.skip), {"to": "past last row"}),
+        **_given("frame", _frame(program), None),
     }
+
+
+def _frame(program: RowProgram) -> Data | None:
+    frame = program.frame
+    if frame is None:
+        return None
+    return {"following": frame.following, "bound": frame.bound, "seeks": frame.seeks}
 
 
 def _row_variable(variable: RowVariable) -> Data:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Limits, Order, Window
 
 
-RowsMode = Literal["one", "all", "all omit empty", "all with unmatched"]
+RowsMode = Literal["one", "all", "all omit empty", "all with unmatched", "each row"]
 VariableSet = frozenset[int] | None
 MatcherKind = Literal["walk", "gaps"]
 
@@ -129,6 +129,21 @@ class Skip:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """The rows that the search for a row sees: ROWS BETWEEN CURRENT ROW AND `following` FOLLOWING.
+    `bound`: the column with the number of following rows, where it differs from row to row. Both
+    None: UNBOUNDED FOLLOWING. `seeks`: SEEK, the match may begin at a later row of the frame."""
+
+    following: int | None = None
+    bound: int | None = None
+    seeks: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.following is not None or self.bound is not None
+
+
+@dataclass(frozen=True)
 class RowProgram:
     """`within`: the longest time from the first row of a match to any other, by the first order
     column. `orders` may be empty: rows stay in the order in which they come.
@@ -140,6 +155,11 @@ class RowProgram:
 
     `matcher`: "walk", the kernel goes from row to row; "gaps", the points of a pattern with gaps
     are joined (only if `rows/gaps/pattern.py` recognizes the pattern).
+
+    `frame`: with `rows` "each row", a row of the answer for each row of the input, with the match
+    that begins there, or that SEEK finds from there. The measures of a row without a match are
+    those of an empty match; only its match number is NULL. `rows/frames.py` gives the frame its
+    meaning.
     """
 
     columns: tuple[str, ...]
@@ -154,3 +174,4 @@ class RowProgram:
     within: Window | None = None
     ansi: bool = True
     matcher: MatcherKind = "walk"
+    frame: Frame | None = None

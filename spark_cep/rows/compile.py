@@ -45,6 +45,7 @@ from spark_cep.rows.texts import (
     resolve_text,
     row_pattern_names,
 )
+from spark_cep.rows.windows import check_neighbours
 from spark_cep.udfs.expressions import BOOL, Constant, Expression
 from spark_cep.udfs.program import Limits
 from spark_cep.udfs.row_program import RowRead, RowVariable
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.shipment import KeyResolver
     from spark_cep.row_patterns import RowPattern
     from spark_cep.rows.compiled import RowAnswerLayout
+    from spark_cep.rows.windows import WindowRequest
     from spark_cep.udfs.program import Window
     from spark_cep.udfs.row_program import RowsMode
 
@@ -113,6 +115,7 @@ def compile_row_query(  # noqa: PLR0913 - the compiler's inputs are many
     ansi: bool = True,
     in_batch: bool = True,
     limits: Limits | None = None,
+    window: WindowRequest | None = None,
 ) -> CompiledRowQuery:
     """The pattern with all columns that rows need for it: those of DEFINE and MEASURES, partition
     keys, order columns, what the answer shows. They are shipped in this order, which the state of
@@ -135,17 +138,21 @@ def compile_row_query(  # noqa: PLR0913 - the compiler's inputs are many
         case_sensitive=case_sensitive,
         ansi=ansi,
         in_batch=in_batch,
+        window=window,
     )
     keys = tuple(canonical_keys(compiled.partition, ()))
     key_columns = ship_keys(shipment, keys)
     shown = () if lay_out_answer is None else ship_shown_keys(shipment, compiled.partition, keys)
     orders = ship_orders(shipment, compiled.orders)
+    frame = None if window is None else window.frame(shipment)
+    if frame is not None:
+        check_neighbours(compiled, shipment, frame)
     answer = None if lay_out_answer is None else lay_out_answer(compiled, shipment, shown)
     if not shipment.shipped:
         # Arrow does not count rows that have no column.
         shipment.column("CAST(1 AS TINYINT)")
     return CompiledRowQuery(
-        compiled, shipment, keys, key_columns, orders, limits or Limits(), ansi, answer
+        compiled, shipment, keys, key_columns, orders, limits or Limits(), ansi, answer, frame
     )
 
 
@@ -164,6 +171,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     case_sensitive: bool = False,
     ansi: bool = True,
     in_batch: bool = True,
+    window: WindowRequest | None = None,
 ) -> CompiledRowPattern:
     """Raises one PatternError with all problems; `details["problems"]` lists them. `in_batch`: all
     rows are there, so Spark can read neighbouring rows too."""
@@ -175,15 +183,19 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     timed = pattern.window is not None
     orders = row_orders_of(order_by, plain, typer, problems, timed=timed)
     partition = partition_of(partition_by, plain, problems)
-    window = _window(work, orders)
+    within = _window(work, orders)
     conjuncts = _parse_conditions(work)
     guarding = guards_by_variable(conjuncts, work.types)
     over = window_clause(partition, orders) if in_batch else None
     around = ConditionContext(work.types, guarding, over)
     defined = _compile_conditions(work, conjuncts, around)
     readings = RowReadings(shipment, work.types, guarding)
-    wanted = MeasureRequest(measures, rows == "all with unmatched")
-    scope = RowScope(names, variables, at_end=rows == "one")
+    wanted = MeasureRequest(
+        measures,
+        rows in ("all with unmatched", "each row"),
+        frozenset() if window is None else window.folds,
+    )
+    scope = RowScope(names, variables, at_end=rows in ("one", "each row"))
     compiled_measures = compile_row_measures(wanted, scope, readings, typer, problems)
     skip = skip_of(after_match, variables, problems)
     if rows == "all with unmatched":
@@ -197,7 +209,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
         pattern=number_pattern(pattern.root, variables),
         skip=skip,
         rows=rows,
-        window=window,
+        window=within,
         partition=partition,
         orders=orders,
         readings=tuple(readings.found),

@@ -3,6 +3,7 @@ and
 how the engine gives them back.
 
     one row a match     partition columns, measures
+    each row            the requested columns, measures (window frames)
     all rows            partition columns, order columns, measures, the input's other columns
 
 An order column that is not a plain column of the input is not shown. One that is named twice, or
@@ -21,6 +22,7 @@ from spark_cep.expressions.shipment import query_form
 from spark_cep.udfs.canonical import row_program
 from spark_cep.udfs.output import Field, RowOutput
 from spark_cep.udfs.row_program import RowProgram
+from spark_cep.udfs.rows.frames import bind_frame
 
 if TYPE_CHECKING:
     from spark_cep.expressions.remote_calls import LookupRequest
@@ -29,7 +31,14 @@ if TYPE_CHECKING:
     from spark_cep.udfs.canonical import Data
     from spark_cep.udfs.expressions import Expression
     from spark_cep.udfs.program import Limits, Order, Window
-    from spark_cep.udfs.row_program import MatcherKind, RowPatternNode, RowsMode, RowVariable, Skip
+    from spark_cep.udfs.row_program import (
+        Frame,
+        MatcherKind,
+        RowPatternNode,
+        RowsMode,
+        RowVariable,
+        Skip,
+    )
 
 
 # ---- the compiled pattern ------------------------------------------------------------------------
@@ -104,11 +113,12 @@ class CompiledRowQuery:
     limits: Limits
     ansi: bool
     answer: RowAnswer | None = None
+    frame: Frame | None = None
 
     def program(self, matcher: MatcherKind = "walk") -> RowProgram:
         """What the engine runs."""
         compiled = self.compiled
-        return RowProgram(
+        program = RowProgram(
             columns=self.shipment.names(),
             keys=self.key_columns,
             orders=self.orders,
@@ -121,7 +131,9 @@ class CompiledRowQuery:
             within=compiled.window,
             ansi=self.ansi,
             matcher=matcher,
+            frame=self.frame,
         )
+        return bind_frame(program)
 
     def form(self, program: RowProgram, lookups: Sequence[tuple[str, Sequence[str]]] = ()) -> Data:
         """What the state of a stream with this program is compared with. `lookups`: the source
@@ -164,6 +176,9 @@ def lay_out_row_answer(
     if compiled.rows == "one":
         keys = tuple(Field(column, name) for name, column in shown)
         answer = RowAnswer(RowOutput(keys), tuple(range(len(keys))), (), "p", sought)
+    elif compiled.rows == "each row":
+        fields = tuple(Field(shipment.column(quote_name(name)), name) for name in names)
+        answer = RowAnswer(RowOutput(fields), tuple(range(len(fields))), (), "r", sought)
     else:
         fields = tuple(Field(shipment.column(quote_name(name)), name) for name in names)
         ordered = [_plain_column(each.expression, names) for each in compiled.orders]

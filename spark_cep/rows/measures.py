@@ -42,10 +42,11 @@ ReadingWriter = Callable[[int], str]
 @dataclass(frozen=True)
 class MeasureRequest:
     """The user's measures. `may_be_unmatched`: the answer has unmatched rows, where every measure
-    is NULL."""
+    is NULL, except for those in `folds`."""
 
     measures: Sequence[tuple[str, str]]
     may_be_unmatched: bool = False
+    folds: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -123,7 +124,7 @@ def compile_row_measures(
         if not body.is_valid(problems):
             continue
         sql = body.sql(reading_name)
-        if wanted.may_be_unmatched:
+        if wanted.may_be_unmatched and name not in wanted.folds:
             sql = f"CASE WHEN {reading_name(readings.number())} IS NOT NULL THEN {sql} END"
         found.append(RowMeasure(name, sql, text))
         samples.append((name, text, body.sql(lambda number: readings.samples[number])))

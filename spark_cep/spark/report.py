@@ -245,6 +245,7 @@ def build_row_report(
     """All facts of a row pattern. Raises PatternError if the program is too large to run: this is
     the driver, before any job."""
     compiled, conditions = facts.compiled, _condition_facts(facts)
+    window = facts.options.window
     names = [each.name for each in compiled.variables]
     return MatchPlan(
         {
@@ -252,7 +253,7 @@ def build_row_report(
             "kind": "row pattern",
             "pattern": facts.pattern.text,
             "parts": row_pattern_parts(facts.pattern.root),
-            "strategy": _ROWS[compiled.rows],
+            "strategy": window.text() if window is not None else _ROWS[compiled.rows],
             "consumption": _skip_text(compiled.skip, names),
             "window": window_text(facts.pattern.window),
             "partition_by": list(compiled.partition),
@@ -317,8 +318,9 @@ def row_pattern_parts(node: PatternNode) -> dict[str, Any]:
 
 def _condition_facts(facts: RowFacts) -> dict[str, tuple[str, str]]:
     """The condition of each variable and where it is tested; empty texts if every row meets it."""
-    tests = compile_defines(facts.program).conditions
     compiled = facts.compiled
+    # The program of a window frame may have a variable more.
+    tests = compile_defines(facts.program).conditions[: len(compiled.variables)]
     conditions = {}
     for variable, (text, by_spark), tested in zip(
         compiled.variables, compiled.conditions, tests, strict=True

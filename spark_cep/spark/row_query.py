@@ -194,7 +194,8 @@ def prepare_row_query(
     ) -> RowAnswer:
         check_ordered_by_bytes(source.df, compiled.orders)
         own, sought = lookups.restore_texts(compiled, pattern, options)
-        return lay_out_row_answer(own, shipment, shown, names=given.names(), sought=sought)
+        names = given.names() if options.window is None else options.window.shown
+        return lay_out_row_answer(own, shipment, shown, names=names, sought=sought)
 
     query = compile_row_query(
         lookups.pattern,
@@ -212,6 +213,7 @@ def prepare_row_query(
         ansi=source.is_on("spark.sql.ansi.enabled"),
         in_batch=not source.is_streaming,
         limits=options.limits,
+        window=options.window,
     )
     compiled, _ = lookups.restore_texts(query.compiled, pattern, options)
     return RowQuery(pattern, options, lookups, query, compiled)

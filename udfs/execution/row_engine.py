@@ -12,6 +12,7 @@ from spark_cep.udfs.execution.engine import too_many_rows_error
 from spark_cep.udfs.rows.advance import RowAdvance, RowState
 from spark_cep.udfs.rows.answer import RowAnswerWriter, bucket_counts
 from spark_cep.udfs.rows.compiled import KernelProgram, compile_kernel_program
+from spark_cep.udfs.rows.frames import with_every_row
 from spark_cep.udfs.rows.leaves import has_anchor
 from spark_cep.udfs.rows.table import RowTable
 from spark_cep.udfs.task_clock import TaskClock
@@ -108,7 +109,10 @@ class RowEngine:
             assert horizon is None, "joins need the whole input"
             search = self._search_gaps(rows, tally)
         answer = RowAnswerWriter(search.table, self._output)
-        for block in search.blocks():
+        blocks = search.blocks()
+        if self._program.frame is not None:
+            blocks = with_every_row(blocks, search.table.size)
+        for block in blocks:
             yield from answer.batches(block)
         self._schema = answer.schema()
         after = search.rest() if isinstance(search, RowAdvance) else self.empty_state()
@@ -165,7 +169,8 @@ class RowEngine:
         has_order = program.within is None or not program.orders[0].descending
         # With $ nothing is decided before the end.
         has_end = has_anchor(program.pattern, "end")
-        return isinstance(self._matcher, KernelProgram) and has_order and not has_end
+        is_whole = has_end or program.frame is not None
+        return isinstance(self._matcher, KernelProgram) and has_order and not is_whole
 
     def _add_metrics(self, counts: dict[str, int], *, is_open: bool) -> None:
         before = self._metrics

@@ -10,7 +10,7 @@ rows of its variables in the whole block; each entry sees a range of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -48,19 +48,21 @@ class AnswerEntries:
     unmatched row have one entry each, without a row of a match.
 
     `match`: a place in the block. `place`: a place in its labels, -1 without a row of a match.
-    `row`: the position of the row that the entry shows."""
+    `row`: the position of the row that the entry shows. `in_frame`: each row of the input has an
+    entry."""
 
     block: MatchBlock
     match: Array
     place: Array
     row: Array
+    in_frame: bool = False
 
     def __len__(self) -> int:
         return len(self.match)
 
     def part(self, start: int, stop: int) -> AnswerEntries:
         cut = slice(start, stop)
-        return AnswerEntries(self.block, self.match[cut], self.place[cut], self.row[cut])
+        return replace(self, match=self.match[cut], place=self.place[cut], row=self.row[cut])
 
     def low(self) -> Array:
         """Where the labels of the entry's match begin."""
@@ -76,6 +78,11 @@ class AnswerEntries:
         """Which entries belong to no match; None if all belong to one."""
         found = self.block.number[self.match] < 0
         return found if found.any() else None
+
+    def hidden(self) -> Array | None:
+        """Which entries have no measures. A row without a match in its window frame has those of
+        an empty match."""
+        return None if self.in_frame else self.unmatched()
 
     def batches(self, most: int, elements: int | None) -> Iterator[AnswerEntries]:
         """Parts of at most `most` entries, which see about `elements` rows in all."""
@@ -96,9 +103,9 @@ class AnswerEntries:
 def answer_entries(block: MatchBlock, rows: RowsMode) -> AnswerEntries:
     """The entries of a block, by the rows mode."""
     every = np.arange(len(block))
-    if rows == "one":
+    if rows in ("one", "each row"):
         place = np.where(block.length > 0, block.bounds[1:] - 1, -1)
-        return AnswerEntries(block, every, place, block.start)
+        return AnswerEntries(block, every, place, block.start, rows == "each row")
     shown = np.maximum(block.length, 1)
     match = np.repeat(every, shown)
     within = np.arange(len(match)) - np.repeat(np.cumsum(shown) - shown, shown)
@@ -187,7 +194,7 @@ class BlockFold:
     def values(self, entries: AnswerEntries) -> pa.Array:
         node = self._node
         low, high = self._members.range(entries, final=node.final)
-        unmatched = entries.unmatched()
+        unmatched = entries.hidden()
         if node.name == "list":
             return self._lists(low, high, unmatched)
         if node.name == "count":
@@ -346,7 +353,7 @@ class BlockMeasures:
         if isinstance(measure, Aggregate):
             if measure.name == "count" and measure.column is None:
                 low, high = self._of(measure.variables).range(entries, final=measure.final)
-                return pa.array((high - low).astype(np.int64), mask=entries.unmatched())
+                return pa.array((high - low).astype(np.int64), mask=entries.hidden())
             return self._fold(measure).values(entries)
         if isinstance(measure, Classifier):
             return self._labels(measure, entries)
@@ -375,6 +382,10 @@ class BlockMeasures:
         missing = (place < 0) | (at < entries.low()) | (at >= entries.high(final=True))
         labels = self._block.labels
         found = labels[np.where(missing, 0, at)] >> 1 if len(labels) else np.zeros(len(at))
+        frame = self._table.program.frame
+        if frame is not None and frame.seeks:
+            # The last variable takes the rows that SEEK skips.
+            missing |= found == len(self._table.program.variables) - 1
         return pa.array(found.astype(np.int64), mask=missing).cast(arrow_type(node.type))
 
     def _read(self, node: RowRead, entries: AnswerEntries) -> pa.Array:
@@ -387,6 +398,11 @@ class BlockMeasures:
             at = known + node.shift
             missing = missing | (at < self._table.begin_of[known])
             missing |= at >= self._table.end_of[known]
+            if self._table.program.frame is not None:
+                begin = self._block.start[entries.match]
+                missing |= at < begin
+                if self._table.frame_ends is not None:
+                    missing |= at >= self._table.frame_ends[begin]
         if node.column is None:
             return pa.array(np.ones(len(at), np.bool_), mask=missing)
         rows = self._table.rows(np.where(missing, 0, at))

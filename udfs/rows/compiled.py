@@ -135,7 +135,10 @@ def _lay_out_memo(
             marks += 1
             continue
         if needed[here] not in lists:
-            found = memo_keys(needed[here], defines.state.path_reads, program.within is not None)
+            is_bounded = program.within is not None or (
+                program.frame is not None and program.frame.is_bounded
+            )
+            found = memo_keys(needed[here], defines.state.path_reads, is_bounded)
             if found is None:
                 continue
             lists[needed[here]] = len(bounds) - 1

@@ -54,6 +54,8 @@ def cut_refusal(program: RowProgram) -> str | None:
     """Why one partition cannot be matched in ranges, as far as it does not depend on conditions;
     None: it can."""
     anchors = [mark for mark, kind in _ANCHORS.items() if has_anchor(program.pattern, kind)]
+    if program.frame is not None:
+        return "each row gets the match of its window frame"
     if program.matcher != "walk":
         return "gaps are joined over all rows"
     if anchors:

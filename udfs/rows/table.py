@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.events.table import (
     column_to_numpy,
     combine_codes,
     drop_null_times,
     time_window_ends,
 )
+from spark_cep.udfs.expressions import BIGINT
 from spark_cep.udfs.row_program import Aggregate, RowRead
 from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.leaves import leaves_of, replace_with_cells
@@ -30,8 +33,6 @@ from spark_cep.udfs.values.vectors import EventColumns, Vector
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
-
     from spark_cep.udfs.expressions import Cell, Expression, Type
     from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.values.arrow_values import Array
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 Positions = npt.NDArray[np.int64]
 # Up to this distance, the rows without such a neighbour are found one distance at a time.
 _FEW_ROWS: Final = 16
+_POSITIONS: Final = "__cep_position"
 
 
 # ---- the table ---------------------------------------------------------------------------------
@@ -71,6 +73,8 @@ class RowTable:
         self.dropped: Positions = np.zeros(len(self.begins), np.int64)
         defines = [variable.define for variable in program.variables]
         texts = TextExpressions.of([define for define in defines if define is not None])
+        if program.frame is not None:
+            table = self.shipped = _with_positions(table, self.permutation)
         self.columns = EventColumns(texts, table, self.permutation)
 
     @cached_property
@@ -101,13 +105,35 @@ class RowTable:
         return f"partition key {key!r}" if key else "the only partition (no PARTITION BY)"
 
     def limits(self) -> Positions | None:
-        """For each row, the first row that WITHIN excludes from a match that begins there."""
+        """For each row, the first row that WITHIN or the frame excludes from a match that begins
+        there."""
+        if self.program.frame is not None:
+            return self.frame_ends
         if self.program.within is None:
             return None
         time = column_to_numpy(self.shipped.column(self.program.orders[0].column))
         if self.permutation is not None:
             time = time[self.permutation]
         return time_window_ends(time, self.begin_of, self.end_of, self.program.within.size)
+
+    @cached_property
+    def frame_ends(self) -> Positions | None:
+        """For each row, the first row after its window frame; None: frames end with their
+        partition."""
+        frame = self.program.frame
+        if frame is None or not frame.is_bounded:
+            return None
+        following: Array | int | None = frame.following
+        if frame.bound is not None:
+            found = self.columns.every(frame.bound, BIGINT)
+            known = True if found.valid is None else found.valid
+            wrong = ~(known & (found.values >= 0))
+            if wrong.any():
+                raise _frame_bound_error(self, int(np.flatnonzero(wrong)[0]))
+            following = np.minimum(found.values, self.size)
+        assert following is not None
+        found_ends: Positions = np.minimum(np.arange(self.size) + following + 1, self.end_of)
+        return found_ends
 
     def closed_windows(self, horizon: int | float | None) -> Array:
         """For each row, whether WITHIN excludes every row after `horizon` from a match that begins
@@ -146,6 +172,24 @@ class RowTable:
             at = self.begins + step if shift < 0 else self.ends - 1 - step
             inside[at[(at >= self.begins) & (at < self.ends)]] = False
         return inside
+
+
+def _with_positions(table: pa.Table, permutation: Positions | None) -> pa.Table:
+    """The table with the position of each row as its last column."""
+    positions = np.arange(table.num_rows)
+    if permutation is not None:
+        positions[permutation] = np.arange(table.num_rows)
+    return table.append_column(_POSITIONS, pa.array(positions))
+
+
+def _frame_bound_error(table: RowTable, position: int) -> CepError:
+    row = int(table.places(np.array([position]))[0])
+    return CepError(
+        f"{table.describe_partition(position)}: the end of the window frame of row {row + 1} is "
+        "NULL or negative",
+        hint="the number before FOLLOWING is at least 0: coalesce(greatest(n, 0), 0) FOLLOWING",
+        details={"key": table.key_of(position), "row": row},
+    )
 
 
 @dataclass(frozen=True)
