@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spark_cep.sql.location import ClauseLocation
     from spark_cep.sql.pushdown import KeyCondition
     from spark_cep.sql.statement import Statement
+    from spark_cep.sql.window_query import WindowSelect
 
 
 @dataclass(frozen=True)
@@ -35,29 +36,72 @@ class SessionFunctions:
     sql: Callable[[SparkQuery], Any]
     match: Callable[..., Any]
     filter_keys: Callable[[Any, Clause, Sequence[KeyCondition]], Any] | None = None
+    match_window: Callable[..., Any] | None = None
 
 
 def match_clauses(
-    composer: QueryComposer, locations: Sequence[ClauseLocation], session: SessionFunctions
+    composer: QueryComposer,
+    locations: Sequence[ClauseLocation],
+    session: SessionFunctions,
+    selects: Sequence[WindowSelect] = (),
 ) -> None:
-    """Replaces each clause by its matches in the composer's later queries.
+    """Replaces each clause by its matches in the composer's later queries, and each SELECT over
+    windows with row patterns by its answer.
 
     All clauses are read before Spark is called, so that a mistake in the last one is reported
     before the first one runs.
     """
     statement = composer.statement
     clauses = [read_clause(statement, each) for each in locations]
-    composer.markers = find_markers(statement, [each.pattern.span for each in clauses])
+    patterns = [span for each in selects for span in each.pattern_spans()]
+    patterns += [each.pattern.span for each in clauses]
+    composer.markers = find_markers(statement, patterns)
     calls = [prepare_call(statement, each, composer.args, composer.markers) for each in clauses]
     all_withs = find_withs(statement)
     pushdowns = (NO_PUSHDOWN,) * len(calls)
     if session.filter_keys is not None:
         pushdowns = find_pushdown(statement, locations, clauses, composer.args, composer.markers)
+    for select in selects:
+        select.prepare(composer.args, composer.markers)
+    waiting = sorted(selects, key=lambda each: each.stop)
     for location, call, pushdown in zip(locations, calls, pushdowns, strict=True):
+        while waiting and waiting[0].stop <= location.closed:
+            _answer_select(composer, waiting.pop(0), all_withs, session)
         rows = _read_input(composer, location, all_withs, session)
         if session.filter_keys is not None and pushdown.conditions:
             rows = session.filter_keys(rows, call.clause, pushdown.conditions)
         composer.replace(location.span, call.run(rows, session.match, pushdown.unused))
+    for select in waiting:
+        _answer_select(composer, select, all_withs, session)
+
+
+def _answer_select(
+    composer: QueryComposer,
+    select: WindowSelect,
+    all_withs: tuple[WithClause, ...],
+    session: SessionFunctions,
+) -> None:
+    statement = composer.statement
+    needed = visible_definitions(statement, select.location, all_withs)
+
+    def run(pieces: Sequence[QueryPiece], *, is_input: bool) -> Any:
+        query = list(_with_definitions(statement, needed, pieces)) if is_input else pieces
+        try:
+            rows = session.sql(composer.query(query))
+            # A Connect session analyzes the query only here.
+            _ = rows.schema
+        except Exception as problem:
+            line, column = statement.place(select.span).line_and_column()
+            problem.add_note(
+                "This is a part of the SELECT with a row pattern in a window, at line "
+                f"{line}, column {column}. It is a separate query and cannot refer to columns of "
+                "the enclosing query."
+            )
+            raise
+        return rows
+
+    assert session.match_window is not None
+    composer.replace(select.span, select.answer(run, session.match_window), "SELECT * FROM ")
 
 
 def _read_input(
@@ -72,9 +116,8 @@ def _read_input(
     alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
     if alone:
         return alone[0]
-    query = composer.query(
-        list(_input_query(statement, location, visible_definitions(statement, location, all_withs)))
-    )
+    needed = visible_definitions(statement, location, all_withs)
+    query = composer.query(list(_with_definitions(statement, needed, ["SELECT * FROM ", span])))
     try:
         rows = session.sql(query)
         # A Connect session analyzes the query only here.
@@ -89,12 +132,12 @@ def _read_input(
     return rows
 
 
-def _input_query(
+def _with_definitions(
     statement: Statement,
-    location: ClauseLocation,
     needed: Sequence[tuple[WithClause, tuple[CteDefinition, ...]]],
-) -> Iterator[str | tuple[int, int]]:
-    """WITH ... SELECT * FROM (WITH ... SELECT * FROM input)."""
+    query: Sequence[QueryPiece],
+) -> Iterator[QueryPiece]:
+    """WITH ... SELECT * FROM (WITH ... query)."""
     for number, (each, definitions) in enumerate(needed):
         yield "SELECT * FROM (WITH " if number else "WITH "
         yield "RECURSIVE " if each.is_recursive else ""
@@ -102,8 +145,7 @@ def _input_query(
             yield ", " if index else ""
             yield statement.span(definition.first, definition.closed + 1)
         yield "\n"
-    yield "SELECT * FROM "
-    yield statement.span(location.first, location.word)
+    yield from query
     yield ")" * (len(needed) - 1)
 
 
@@ -112,11 +154,23 @@ def _input_query(
 
 @dataclass(frozen=True)
 class FrameReplacement:
-    """A DataFrame that replaces the characters [start, end) of the statement."""
+    """A DataFrame that replaces the characters [start, end) of the statement, with a text before
+    it."""
 
     start: int
     end: int
     df: Any
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class FramePiece:
+    """A DataFrame in a query that is made of texts and ranges."""
+
+    df: Any
+
+
+QueryPiece = str | tuple[int, int] | FramePiece
 
 
 @dataclass(frozen=True)
@@ -146,15 +200,15 @@ class QueryComposer:
     markers: tuple[int, ...] = ()
     frames: list[FrameReplacement] = field(default_factory=list)
 
-    def replace(self, span: tuple[int, int], df: Any) -> None:
+    def replace(self, span: tuple[int, int], df: Any, before: str = "") -> None:
         """Makes the DataFrame replace these characters in all later queries."""
         inside = [each for each in self.frames if span[0] <= each.start and each.end <= span[1]]
         self.frames = [each for each in self.frames if each not in inside]
-        self.frames.append(FrameReplacement(*span, df))
+        self.frames.append(FrameReplacement(*span, df, before))
         self.frames.sort(key=lambda each: each.start)
 
-    def query(self, pieces: Sequence[str | tuple[int, int]]) -> SparkQuery:
-        """A query made of texts and of ranges of the statement."""
+    def query(self, pieces: Sequence[QueryPiece]) -> SparkQuery:
+        """A query made of texts, of ranges of the statement and of DataFrames."""
         texts: list[tuple[str, bool]] = []
         frames: dict[str, Any] = {}
         places: list[tuple[int, int]] = []
@@ -162,13 +216,21 @@ class QueryComposer:
             if isinstance(piece, str):
                 texts.append((piece, False))
                 continue
+            if isinstance(piece, FramePiece):
+                name = f"cep_{len(frames)}"
+                frames[name] = piece.df
+                texts.append((name, True))
+                continue
             done = piece[0]
             for frame in self.frames:
                 if piece[0] <= frame.start and frame.end <= piece[1]:
                     name = f"cep_{len(frames)}"
                     frames[name] = frame.df
                     places.append((done, frame.start))
-                    texts += [(self.statement.text[done : frame.start], False), (name, True)]
+                    texts += [
+                        (self.statement.text[done : frame.start] + frame.before, False),
+                        (name, True),
+                    ]
                     done = frame.end
             places.append((done, piece[1]))
             texts.append((self.statement.text[done : piece[1]], False))

@@ -12,7 +12,7 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.api import match_pattern, prepare_query
+from spark_cep.api import match_pattern, match_window, prepare_query
 from spark_cep.errors import PlanError
 from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
 from spark_cep.row_patterns import RowPattern
@@ -23,7 +23,6 @@ from spark_cep.spark.versions import is_dataframe
 from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.kinds import (
     TemporaryView,
-    check_no_window_patterns,
     check_not_permanent,
     check_single_statement,
     find_explain,
@@ -33,6 +32,7 @@ from spark_cep.sql.location import find_clauses
 from spark_cep.sql.parameters import fill_template
 from spark_cep.sql.pushdown import PUSHDOWN_CONF
 from spark_cep.sql.statement import Statement, UnterminatedTextError
+from spark_cep.sql.window_query import find_window_selects
 from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def sql(
         # Spark explains better what is wrong with the quotes of its language.
         return own(text, args, **kwargs)
     statement = composer.statement
-    check_no_window_patterns(statement)
+    selects = find_window_selects(statement)
     shown = find_explain(statement)
-    if not found and shown is None:
+    if not found and not selects and shown is None:
         return own(text, args, **kwargs)
     view = None
-    if found:
+    if found or selects:
         view = read_temporary_view(statement)
         if view is None:
             check_not_permanent(statement)
@@ -120,8 +120,9 @@ def sql(
         functools.partial(_run_query, own),
         functools.partial(_match_used, sources),
         _filter_keys if _is_pushdown_on(spark) else None,
+        functools.partial(_match_window_used, sources),
     )
-    match_clauses(composer, found, engine)
+    match_clauses(composer, found, engine, selects)
     if shown is not None:
         return _plan_rows(spark, _run_query(own, _query_from(composer, shown)))
     if view is not None:
@@ -196,6 +197,14 @@ def _match_used(
         prepare_query(df, pattern, **options)
         options["measures"] = _used_measures(pattern, options, unused)
     return match_pattern(df, pattern, **options)
+
+
+def _match_window_used(
+    remotes: Mapping[str, Remote], df: DataFrame, pattern: Any, **options: Any
+) -> DataFrame:
+    """match_window with the sources that a window names."""
+    options["remotes"] = select_used_remotes(remotes, pattern, options)
+    return match_window(df, pattern, **options)
 
 
 def _used_measures(

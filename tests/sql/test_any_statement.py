@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_cep.errors import CepError
-from spark_cep.sql.kinds import check_no_window_patterns, check_not_permanent, read_temporary_view
+from spark_cep.sql.kinds import check_not_permanent, read_temporary_view
 from spark_cep.sql.statement import Statement, UnterminatedTextError
 from tests.sql.recorded import rewritten
 
@@ -52,7 +52,6 @@ def test_broken_statements_are_refused_or_left_to_spark(
         rewritten(text, [1, 2])
     with contextlib.suppress(CepError, UnterminatedTextError):
         statement = Statement(text)
-        check_no_window_patterns(statement)
         if read_temporary_view(statement) is None:
             check_not_permanent(statement)
 

@@ -7,7 +7,6 @@ import pytest
 from spark_cep.errors import PatternError
 from spark_cep.sql.kinds import (
     TemporaryView,
-    check_no_window_patterns,
     check_not_permanent,
     check_single_statement,
     read_temporary_view,
@@ -79,27 +78,6 @@ def test_statements_that_keep_their_text_are_refused(text: str) -> None:
 def test_statements_that_run_their_query_are_not(text: str) -> None:
     statement = Statement(text + QUERY)
     check_not_permanent(statement)
-
-
-def test_row_patterns_in_windows_are_refused() -> None:
-    text = (
-        "SELECT x OVER v FROM t WINDOW w AS (ORDER BY a), v AS (ORDER BY id "
-        "ROWS BETWEEN CURRENT ROW AND 5 FOLLOWING PATTERN (a b) DEFINE a AS TRUE)"
-    )
-    with pytest.raises(PatternError, match="row patterns in window frames are not supported"):
-        check_no_window_patterns(Statement(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT sum(x) OVER (PARTITION BY pattern ORDER BY pattern(define)) FROM t",
-        "WITH w AS (SELECT pattern (x) FROM define) SELECT 1",
-        "SELECT 1 AS (",
-    ],
-)
-def test_other_windows_are_not(text: str) -> None:
-    check_no_window_patterns(Statement(text))
 
 
 def test_a_second_statement_is_refused() -> None:
