@@ -464,10 +464,15 @@ class WindowSelect:
         return stop - first == 1 and is_name and not self._is_grouped
 
     def _is_variable(self, window: PatternWindow, name: str) -> bool:
-        """Whether a word of the pattern is spelled like that."""
-        words = self._statement.tokens[window.opened : window.closed]
-        begins = next(at for at, each in enumerate(words) if each.is_word("PATTERN"))
-        return any(each.text.casefold() == name.casefold() for each in words[begins:])
+        """Whether a variable or a subset of the pattern is spelled like that."""
+        start, end = pattern_span(self._statement, window.opened)
+        known = {
+            each.text.casefold()
+            for each in self._statement.tokens[window.opened : window.closed]
+            if start <= each.start < end
+        }
+        known |= {each.name.text.casefold() for each in window.clause.subsets}
+        return name.casefold() in known
 
     def _plan(self, window: PatternWindow) -> _WindowPlan:
         if window.opened not in self._plans:

@@ -132,23 +132,38 @@ class SelectWindows:
         section = select.sections.get("WINDOW")
         if section is not None:
             for first, stop in list_items(statement, section.content, section.stop):
+                self._check_definition(first, stop)
                 self.named[statement.tokens[first].text.casefold()] = (first, stop)
         # All are read, so that a mistake in a window that nothing uses is reported too.
         for first, stop in self.named.values():
-            if self._has_pattern(first + 2, stop):
+            if self._has_pattern(first + 2):
                 self.window(first + 2)
+
+    def _check_definition(self, first: int, stop: int) -> None:
+        """Refuses what is not w AS (...) or w AS v."""
+        opened = first + 2
+        is_named = self._statement.is_at(first + 1, "AS") and opened < stop
+        is_whole = stop == opened + 1 or self._statement.partners.get(opened) == stop - 1
+        if not (is_named and is_whole):
+            raise self._statement.error_at(
+                "expected the definition of a window here",
+                first,
+                hint="write WINDOW w AS (PARTITION BY ... ORDER BY ...), and close its brackets",
+            )
 
     def ordinary(self) -> list[tuple[int, int]]:
         """The definitions without a row pattern."""
         return [
             (first, stop)
             for first, stop in self.named.values()
-            if not self._has_pattern(first + 2, stop)
+            if not self._has_pattern(first + 2)
         ]
 
-    def _has_pattern(self, opened: int, stop: int) -> bool:
-        closed = self._statement.partners.get(opened, stop)
-        return _pattern_token(self._statement, opened, closed) is not None
+    def _has_pattern(self, opened: int) -> bool:
+        closed = self._statement.partners.get(opened)
+        return closed is not None and (
+            _pattern_token(self._statement, opened, closed) is not None
+        )
 
     def window(self, opened: int) -> PatternWindow:
         if opened not in self._read:
@@ -175,7 +190,7 @@ class SelectWindows:
         opened = over + 1
         if statement.symbol(opened, "("):
             closed = statement.partners.get(opened, opened)
-            if self._has_pattern(opened, closed):
+            if self._has_pattern(opened):
                 return self.window(opened), closed + 1
             name = opened + 1
             window = self._named_window(name)
@@ -194,7 +209,7 @@ class SelectWindows:
         if token.kind not in {"word", "quoted"} or found is None:
             return None
         first, stop = found
-        return self.window(first + 2) if self._has_pattern(first + 2, stop) else None
+        return self.window(first + 2) if self._has_pattern(first + 2) else None
 
     def _call(self, over: int, stop: int, window: PatternWindow) -> WindowCall:
         statement = self._statement
@@ -266,11 +281,14 @@ class SelectWindows:
         own = Statement(derived.text, origin)
         (location,) = find_clauses(own)
         clause = read_clause(own, location)
-        for part, word in ((clause.within, "WITHIN"), (clause.rows, "ROWS PER MATCH")):
+        for part, word, at in (
+            (clause.within, "WITHIN", "WITHIN"),
+            (clause.rows, "ROWS PER MATCH", "PER"),
+        ):
             if part is not None:
                 raise statement.error_at(
                     f"a window with a row pattern has no {word}",
-                    self._word_token(opened, closed, word.split()[-1]),
+                    self._word_token(opened, closed, at),
                     hint="bound the frame: ROWS BETWEEN CURRENT ROW AND 10 FOLLOWING"
                     if word == "WITHIN"
                     else "remove it: each row of the input gets a row",

@@ -271,7 +271,8 @@ def test_explain_shows_the_window(spark: SparkSession, ticks: str) -> None:
 
 def test_spark_computes_no_neighbours_beyond_the_frame(spark: SparkSession, ticks: str) -> None:
     near = "levenshtein(symbol, PREV(symbol)) < 3"
-    text = f"SELECT count(*) OVER (ORDER BY ts {FRAME} PATTERN ({{}}) DEFINE b AS {near}) AS n FROM tk"
+    window = f"ORDER BY ts {FRAME} PATTERN ({{}}) DEFINE b AS {near}"
+    text = f"SELECT count(*) OVER ({window}) AS n FROM {ticks}"
     assert sum(row[0] for row in answer(spark, text.format("a b"))) == 8
     with pytest.raises(cep.PatternError, match="beyond the window frame"):
         sql(spark, text.format("b+"))

@@ -23,8 +23,18 @@ SKIP TILL NEXT MATCH CONSUME DEFINE x AS b = 1) /*+ plan('zstream') */ ON x = y"
 VIEW = """CREATE OR REPLACE TEMPORARY VIEW v (a COMMENT 'x', b) COMMENT 'y' AS
 SELECT sum(x) OVER w FROM t MATCH_RECOGNIZE (PATTERN (a) DEFINE a AS TRUE)
 WINDOW w AS (ORDER BY x PATTERN (a) DEFINE a AS b)"""
+WINDOWS = """WITH q AS (SELECT 1) SELECT /*+ BROADCAST(t) */ DISTINCT a.x, label OVER w AS l,
+CASE WHEN nth_value(a.y, 2) IGNORE NULLS OVER (w) > :p THEN lag(x) OVER w END z, sum(y + ?) OVER (
+v MEASURES LAST(b.x) AS top ROWS BETWEEN CURRENT ROW AND 3 FOLLOWING EXCLUDE NO OTHERS INITIAL
+PATTERN (a b?) DEFINE b AS x > ?), max(x) OVER v FROM t a JOIN u ON a.x = u.x WHERE x IN (SELECT 1)
+GROUP BY a.x, y HAVING count(*) > 1 WINDOW v AS (PARTITION BY a.x, lower(y) ORDER BY y DESC),
+w AS (PARTITION BY x ORDER BY upper(y) DESC NULLS LAST MEASURES CLASSIFIER() AS label, x AS val
+ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING AFTER MATCH SKIP TO LAST b SEEK
+PATTERN (a{2,3}? (b | c)*) SUBSET u = (a, b) DEFINE a AS x > PREV(x), b AS y['k'] < 2)
+ORDER BY label OVER w DESC, z, a.y LIMIT 3"""
 WORDS = [
-    [text[token.start : token.end] for token in Statement(text).tokens] for text in (QUERY, VIEW)
+    [text[token.start : token.end] for token in Statement(text).tokens]
+    for text in (QUERY, VIEW, WINDOWS)
 ]
 EDITS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=4)
 
