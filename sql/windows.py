@@ -208,7 +208,7 @@ class SelectWindows:
         found = self.named.get(token.text.casefold())
         if token.kind not in {"word", "quoted"} or found is None:
             return None
-        first, stop = found
+        first, _ = found
         return self.window(first + 2) if self._has_pattern(first + 2) else None
 
     def _call(self, over: int, stop: int, window: PatternWindow) -> WindowCall:
