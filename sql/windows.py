@@ -135,7 +135,7 @@ class SelectWindows:
                 self._check_definition(first, stop)
                 self.named[statement.tokens[first].text.casefold()] = (first, stop)
         # All are read, so that a mistake in a window that nothing uses is reported too.
-        for first, stop in self.named.values():
+        for first, _ in self.named.values():
             if self._has_pattern(first + 2):
                 self.window(first + 2)
 
@@ -154,16 +154,12 @@ class SelectWindows:
     def ordinary(self) -> list[tuple[int, int]]:
         """The definitions without a row pattern."""
         return [
-            (first, stop)
-            for first, stop in self.named.values()
-            if not self._has_pattern(first + 2)
+            (first, stop) for first, stop in self.named.values() if not self._has_pattern(first + 2)
         ]
 
     def _has_pattern(self, opened: int) -> bool:
         closed = self._statement.partners.get(opened)
-        return closed is not None and (
-            _pattern_token(self._statement, opened, closed) is not None
-        )
+        return closed is not None and (_pattern_token(self._statement, opened, closed) is not None)
 
     def window(self, opened: int) -> PatternWindow:
         if opened not in self._read:

@@ -21,6 +21,7 @@ spark = SparkSession.builder.remote("local[2]").getOrCreate()
 spark.conf.set("spark.sql.shuffle.partitions", "2")
 values = [(1, "A", 10), (2, "B", 20), (3, "A", 5), (4, "B", 7)]
 ticks = spark.createDataFrame(values, "ts int, k string, p int")
+values_df = ticks
 ticks.createOrReplaceTempView("ticks")
 pairs = """MATCH_RECOGNIZE (
     ORDER BY ts MEASURES a.ts AS a, b.ts AS b, b.p - a.p AS gain PATTERN SEQ(a, b) WITHIN 10
@@ -52,6 +53,11 @@ try:
     spark.sql(f"SELECT *\\nFROM {{df}} {rises.replace('PREV(p)', 'PREV(q)')}", df=ticks)
 except cep.PatternError as problem:
     out["refusal"] = problem.details["problems"][0]
+out["window"] = rows(spark.sql(
+    "WITH q AS (SELECT * FROM {df}) SELECT q.ts, n OVER w, sum(q.p) OVER w AS s, "
+    "p - first_value(p) OVER w AS d FROM q WHERE k <> :no WINDOW w AS (ORDER BY ts "
+    "MEASURES count(*) AS n ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING "
+    "PATTERN (a b) DEFINE b AS p < PREV(p)) ORDER BY ts LIMIT 3", {"no": "Z"}, df=values_df))
 out["plain"] = rows(spark.sql("SELECT 'MATCH_RECOGNIZE (', :x", {"x": 1}))
 spark.stop()
 print("RESULT " + json.dumps(out))
@@ -79,6 +85,11 @@ def test_rows_and_events_are_matched(found: dict[str, object]) -> None:
     assert found["pairs"] == [[1, 2, 10], [3, 4, 2]]
     assert found["late"] == [[1, 2], [3, 2]]
     assert found["fields"] == [[10]]
+
+
+def test_a_window_has_a_row_pattern(found: dict[str, object]) -> None:
+    nothing = [None, None, None]
+    assert found["window"] == [[1, *nothing], [2, 2, 25, 0], [3, *nothing]]
 
 
 def test_no_view_is_left_behind(found: dict[str, object]) -> None:

@@ -18,9 +18,7 @@ W = f"WINDOW w AS (PARTITION BY k ORDER BY ts DESC MEASURES LAST(b.x) AS top {PA
 def test_a_measure_and_a_function_become_columns() -> None:
     recorded = rewritten(f"SELECT t.ts, top OVER w, sum(x) OVER w + t.y AS s FROM t {W} LIMIT 3")
     inner, outer = recorded.inputs
-    assert inner == (
-        "SELECT *, 0 AS __cep_i0, t.ts, 0 AS __cep_i1, t.y AS __cep_w0 FROM t"
-    )
+    assert inner == ("SELECT *, 0 AS __cep_i0, t.ts, 0 AS __cep_i1, t.y AS __cep_w0 FROM t")
     assert outer == (
         "SELECT `__cep_s3` AS `ts`, `__cep_m0` AS `top`, `__cep_m1` + `__cep_w0` AS s "
         "FROM {<windows 1>} LIMIT 3"
@@ -52,9 +50,7 @@ def test_what_a_column_may_be_confused_with_is_computed_before() -> None:
     assert list(recorded.windows[0]["measures"].values()) == [
         "max(`__cep_w0`)", "max(`__cep_w1`)", "max(`__cep_w2`)", "listagg(`y`, ',')",
     ]  # fmt: skip
-    assert recorded.inputs[0].endswith(
-        "b AS __cep_w0, t.x AS __cep_w1, x + 1 AS __cep_w2 FROM t"
-    )
+    assert recorded.inputs[0].endswith("b AS __cep_w0, t.x AS __cep_w1, x + 1 AS __cep_w2 FROM t")
 
 
 def test_functions_that_ignore_the_frame_are_left_to_spark() -> None:
