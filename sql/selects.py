@@ -89,13 +89,13 @@ def _read_select(statement: Statement, first: int, end: int, *, is_operand: bool
     starts: list[tuple[str, int, int]] = []
     stop = end
     for at in statement.top(content, end):
+        if _is_set_operator(statement, at):
+            stop = at
+            break
         if not starts:
             if statement.is_at(at, "FROM") and not _is_comparison(statement, at):
                 starts.append(("FROM", at, at + 1))
             continue
-        if _is_set_operator(statement, at):
-            stop = at
-            break
         for name, words in _SECTIONS:
             if statement.is_at(at, *words) and _begins(statement, name, at, len(words)):
                 starts.append((name, at, at + len(words)))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from spark_cep.sql.selects import Select
 
 _FRAME = "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING, or AND 10 FOLLOWING"
+# No partition has more rows.
+_MOST_ROWS = 1 << 31
 _NOT_BASES = ("PARTITION", "ORDER", "MEASURES", "ROWS", "RANGE", "GROUPS", "AFTER", "PATTERN")
 _PATTERN_PARTS = ("DEFINE", "MEASURES", "SUBSET", "AFTER", "INITIAL", "SEEK")
 
@@ -344,7 +346,8 @@ class SelectWindows:
                 hint=f"write {_FRAME}",
             )
         if stop == end + 1 and statement.tokens[end].text.isdigit():
-            return frame, stop + 1, int(statement.tokens[end].text)
+            following = int(statement.tokens[end].text)
+            return frame, stop + 1, following if following < _MOST_ROWS else None
         return frame, stop + 1, (end, stop)
 
     def _frame_error(self, opened: int, inner: Sequence[int]) -> PatternError:

@@ -262,6 +262,57 @@ def test_nulls_in_functions(spark: SparkSession, ticks: str) -> None:
     assert answer(spark, text) == [(4, 5, 5, 6, 3, 4), (3, None, None, None, 0, 0)]
 
 
+FRAMED = [
+    "sum(i) OVER {W}, count(d) OVER {W}, avg(d) OVER {W}, min(s) OVER {W} FROM {T}",
+    "*, first_value(s) OVER {W} f, last_value(d) OVER {W} l FROM {T} WHERE i > 0 OR i IS NULL",
+    "t.t, nth_value(i, 2) OVER {W} n, collect_list(s) OVER {W} c, row_number() OVER {W} FROM {T} t",
+    "stddev(i) OVER {W} + max(d) OVER {W} AS x, max_by(s, t) OVER {W} AS y FROM {T}",
+    "t, i - lag(i) OVER {W} + coalesce(sum(i + 1) OVER {W}, 0) FROM {T} ORDER BY t, k LIMIT 4",
+    "CASE WHEN i > 1 THEN 6 / i ELSE count(*) OVER {W} END AS x, upper(s) || s AS u FROM {T}",
+    "DISTINCT k, count(*) OVER {W} AS n FROM {T}",
+    "t, sum(sum(i)) OVER {W} AS x, sum(i) * 2 AS y, max(k) AS z FROM {T} GROUP BY k, t",
+    "b.s, sum(b.i) OVER {W2} FROM {T} a LEFT JOIN {T} b ON a.t = b.t + 1 AND a.k = b.k",
+    "t, transform(collect_list(i) OVER {W}, x -> x + i) AS y FROM {T}",
+    "(SELECT max(i) FROM {T}) - sum(i) OVER {W}, i IN (SELECT 1) OR sum(i) OVER {W} > 1 FROM {T}",
+    "timestampdiff(DAY, DATE'2024-01-01', DATE'2024-01-09' - t) + count(*) OVER {W} AS y FROM {T}",
+    "t, sum(x) OVER {W} AS y FROM (SELECT k, t, count(*) OVER {W} AS x FROM {T})",
+    "first_value(i) IGNORE NULLS OVER {W}, any_value(i) OVER {W}, sum(i) OVER v FROM {T} "
+    "WINDOW v AS (ORDER BY t, k)",
+]
+
+
+@pytest.mark.parametrize("number", range(len(FRAMED)))
+def test_a_pattern_of_any_rows_is_an_ordinary_frame(spark: SparkSession, number: int) -> None:
+    """Spark is the judge: (x+) matches the whole frame, and each row begins a match."""
+    rows = [
+        ("a", 1, 2, 1.5, "p"), ("a", 2, None, 2.5, "q"), ("a", 3, 5, None, None),
+        ("a", 4, 0, 0.5, "p"), ("b", 1, 1, 9.0, "z"), ("b", 2, 3, None, "y"),
+    ]  # fmt: skip
+    schema = "k string, t int, i int, d double, s string"
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("framed_rows")
+    text = f"SELECT {FRAMED[number]}"
+    plain = f"ROWS BETWEEN CURRENT ROW AND {('UNBOUNDED', '1')[number % 2]} FOLLOWING"
+    pattern = f"{plain} AFTER MATCH SKIP TO NEXT ROW PATTERN (x0+) DEFINE x0 AS TRUE"
+
+    def with_frame(own: str) -> str:
+        window = f"(PARTITION BY {{}}k ORDER BY {{}}t {own})"
+        ours = text.replace("{W2}", window.format("a.", "a.")).replace("{W}", window.format("", ""))
+        return ours.replace("{T}", "framed_rows")
+
+    # Spark takes no frame for functions that ignore it.
+    spark_text = with_frame(plain)
+    for ignoring in ("row_number()", "lag(i)"):
+        spark_text = spark_text.replace(
+            f"{ignoring} OVER (PARTITION BY k ORDER BY t {plain})",
+            f"{ignoring} OVER (PARTITION BY k ORDER BY t)",
+        )
+    ours, theirs = sql(spark, with_frame(pattern)), spark.sql(spark_text)
+    assert [each.dataType for each in ours.schema] == [each.dataType for each in theirs.schema]
+    assert sorted(map(repr, map(tuple, ours.collect()))) == sorted(
+        map(repr, map(tuple, theirs.collect()))
+    )
+
+
 def test_explain_shows_the_window(spark: SparkSession, ticks: str) -> None:
     shown = answer(spark, f"EXPLAIN PATTERN SELECT low OVER w FROM {ticks} {WINDOW}")
     text = "\n".join(row[0] for row in shown)

@@ -88,6 +88,7 @@ def test_functions_over_the_rows_of_the_match(call: str, measure: str) -> None:
     [
         ("UNBOUNDED FOLLOWING", None, False),
         ("CURRENT ROW", 0, False),
+        ("99999999999999999999 FOLLOWING", None, False),
         ("5 FOLLOWING EXCLUDE NO OTHERS INITIAL", 5, False),
         ("x + 1 FOLLOWING AFTER MATCH SKIP TO NEXT ROW SEEK", "__cep_w0", True),
     ],
@@ -154,6 +155,8 @@ def test_other_windows_have_no_row_pattern(text: str) -> None:
         (f"SELECT top OVER w FROM t {W} CLUSTER BY x", "CLUSTER BY", "CLUSTER BY x"),
         (f"SELECT count(*) OVER (q {PATTERN}) FROM t", "there is no window q", "q ROWS"),
         (f"SELECT top OVER w FROM t {W} z", "expected the definition", "w AS"),
+        (f"SELECT count(*) OVER (ORDER BY x {PATTERN}) UNION SELECT 1 FROM t",
+         "a SELECT with a FROM", "(ORDER BY x"),
         (f"SELECT count(*) OVER (ORDER BY x {PATTERN})", "a SELECT with a FROM", "(ORDER BY x"),
     ],
 )  # fmt: skip
