@@ -12,6 +12,7 @@ of 2, and the columns, subqueries and other window functions around them are com
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,10 @@ _NOT_BEFORE_ALIAS = frozenset(
         "ILIKE", "IS", "IN", "DISTINCT", "FROM", "AS", "DIV", "INTERVAL", "COLLATE", "ESCAPE",
     }
 )  # fmt: skip
+_OWN_COLUMNS = re.compile(r", __cep_\w+|, \.\.\. \(\d+ in all\)")
+_HIDDEN = re.compile(r"__cep_w\d+")
+_UNKNOWN = re.compile(r"with name `([^`]+)` cannot be resolved")
+_NO_COLUMN = re.compile(r"the input has no column (.+)")
 # Columns that take the place of calls.
 _OF_CALLS = ("__cep_m", "__cep_w")
 _UNSUPPORTED = {
@@ -134,6 +139,8 @@ class WindowSelect:
         self._hidden: dict[str, tuple[str, list[QueryPiece]]] = {}
         self._inner: list[tuple[int, int]] = []
         self._output: list[_OutputItem] = []
+        self._aliases: set[str] = set()
+        self._ambiguous: set[str] = set()
         self._behind: list[QueryPiece] = []
         self._args: Any = None
         self._markers: tuple[int, ...] = ()
@@ -206,6 +213,7 @@ class WindowSelect:
             name = self._default_name(first, stop, calls)
             pieces = [*self._over_calls(first, stop), f" AS {quote_name(name)}"]
             return _OutputItem(pieces=pieces), name
+        self._aliases.add(statement.tokens[alias].text.casefold())
         named = stop - 1 - statement.is_at(stop - 2, "AS")
         pieces = [*self._over_calls(first, named), " AS ", statement.span(alias, alias + 1)]
         return _OutputItem(pieces=pieces), statement.tokens[alias].text
@@ -507,7 +515,11 @@ class WindowSelect:
 
     def answer(self, run: Callable[..., Any], match_window: Callable[..., Any]) -> Any:
         """The answer of the SELECT. `run`: runs a query of pieces."""
-        rows = run(self._input_pieces(), is_input=True)
+        try:
+            rows = run(self._input_pieces(), is_input=True)
+        except Exception as problem:
+            self._check_alias(str(problem))
+            raise
         if getattr(rows, "isStreaming", False):
             raise self._statement.error(
                 "a row pattern in a window cannot be answered on a stream: each row waits for a "
@@ -517,8 +529,7 @@ class WindowSelect:
             )
         rows, columns, items = self._named(rows)
         plans = list(self._plans.values())
-        shown = [name for name, _ in self._hidden.values()]
-        shown += [name for item in items for name, _ in item]
+        shown = [name for item in items for name, _ in item]
         for number, plan in enumerate(plans):
             later = {
                 self._statement.tokens[at].text.casefold()
@@ -526,9 +537,46 @@ class WindowSelect:
                 for at in self._tokens_of(each)
             }
             kept = [each for each in columns if each.casefold() in later]
+            kept += self._hidden_behind(plans[number + 1 :])
             rows = self._matched(rows, plan, tuple(dict.fromkeys([*shown, *kept])), match_window)
             shown += plan.measures
         return run(self._output_pieces(rows, items), is_input=False)
+
+    def _hidden_behind(self, plans: Sequence[_WindowPlan]) -> list[str]:
+        """The columns that the last query and these windows need of what was computed before."""
+        texts = [
+            each
+            for pieces in (*(each.pieces for each in self._output), self._behind)
+            for each in pieces
+            if isinstance(each, str)
+        ]
+        for plan in plans:
+            texts += [*plan.partition, *plan.order, *plan.measures.values(), str(plan.following)]
+        used = {name for text in texts for name in _HIDDEN.findall(text)}
+        return [name for name, _ in self._hidden.values() if name in used]
+
+    def _check_alias(self, problem: str) -> None:
+        """Explains an unknown column that is the alias of an item over windows."""
+        found = _UNKNOWN.search(problem)
+        name = "" if found is None else found[1].casefold()
+        if name not in self._aliases:
+            return
+        tokens = self._statement.tokens
+        at = next(
+            (
+                at
+                for first, stop in self._inner
+                for at in range(first, stop)
+                if tokens[at].text.casefold() == name
+            ),
+            self._select.first,
+        )
+        raise self._statement.error_at(
+            f"{tokens[at].text} is the name of an item with a row pattern, which the others cannot "
+            "use",
+            at,
+            hint="put the SELECT into a subquery, and use the name around it",
+        )
 
     def _tokens_of(self, plan: _WindowPlan) -> Iterator[int]:
         """The tokens that may name columns of the input for a window."""
@@ -576,6 +624,7 @@ class WindowSelect:
             name if folded.count(name.casefold()) == 1 else f"__cep_d{at}"
             for at, name in enumerate(given[: marks[0]])
         ]
+        self._ambiguous = {name for name in folded if folded.count(name) > 1}
         columns = [name for name in names if not name.startswith("__cep_d")]
         items: list[list[tuple[str, str]]] = []
         for begin, end in pairwise(marks):
@@ -609,7 +658,10 @@ class WindowSelect:
         texts = {plan.measures[name]: span for name, span in plan.folds.items()}
         given: Any = error.details.get("problems")
         if given:
-            problems = [self._at_call(each, texts) for each in given]
+            problems = [
+                self._about_columns(self._at_key(self._at_call(each, texts), plan))
+                for each in given
+            ]
             error.details["problems"] = problems
         call = plan.call
         return locate_error(error, call.statement, call.clause, call.made)
@@ -619,8 +671,29 @@ class WindowSelect:
     ) -> dict[str, Any]:
         """A problem of a window function, at its call."""
         span = texts.get(problem.get("text") or "")
-        if span is None:
+        return problem if span is None else self._placed(problem, span)
+
+    def _at_key(self, problem: dict[str, Any], plan: _WindowPlan) -> dict[str, Any]:
+        """A problem of PARTITION BY or ORDER BY, at its items."""
+        word = str(problem["message"]).partition(":")[0]
+        items = {"partition_by": plan.window.partition, "order_by": plan.window.order}.get(word)
+        if not items or problem.get("text") == self._statement.whole:
             return problem
+        return self._placed(problem, self._statement.span(items[0][0], items[-1][1]))
+
+    def _about_columns(self, problem: dict[str, Any]) -> dict[str, Any]:
+        """The problem without names that the user did not write."""
+        found = _NO_COLUMN.search(str(problem["message"]))
+        if found is not None and found[1].casefold() in self._ambiguous:
+            return {
+                **problem,
+                "message": f"several tables of FROM have a column {found[1]}",
+                "hint": f"choose one in a subquery: FROM (SELECT t.{found[1]}, ... FROM t ...)",
+            }
+        hint = problem.get("hint")
+        return {**problem, "hint": hint and _OWN_COLUMNS.sub("", hint)}
+
+    def _placed(self, problem: dict[str, Any], span: tuple[int, int]) -> dict[str, Any]:
         place = self._statement.place(span)
         line, column = place.line_and_column()
         return {

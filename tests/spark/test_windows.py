@@ -329,6 +329,26 @@ def test_spark_computes_no_neighbours_beyond_the_frame(spark: SparkSession, tick
         sql(spark, text.format("b+"))
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "marked"),
+    [
+        ("SELECT low OVER w AS l, ts, l + 1 FROM tk {W}", "l is the name of an item", "l + 1"),
+        ("SELECT low OVER w FROM tk JOIN tk b USING (ts) {W}", "have a column symbol", "symbol"),
+        ("SELECT sum(symbol) OVER w FROM tk {W}", "does not take STRING", "sum(symbol)"),
+        ("SELECT sum(pric) OVER w FROM tk {W}", "no column pric", "sum(pric)"),
+    ],
+)
+def test_mistakes_are_shown_where_they_are(
+    spark: SparkSession, ticks: str, text: str, message: str, marked: str
+) -> None:
+    with pytest.raises(cep.PatternError) as caught:
+        sql(spark, text.replace("{W}", WINDOW).replace("tk", ticks))
+    problem: Any = caught.value.details["problems"][0]  # type: ignore[index]
+    assert message in problem["message"]
+    assert problem["text"][problem["column"] - 1 :].startswith(marked)
+    assert "__cep" not in str(caught.value)
+
+
 def test_a_stream_is_refused(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load()
     with pytest.raises(cep.PatternError, match="cannot be answered on a stream"):

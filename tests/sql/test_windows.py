@@ -28,7 +28,7 @@ def test_a_measure_and_a_function_become_columns() -> None:
     assert call["measures"] == {"__cep_m0": "LAST(b.x)", "__cep_m1": "sum(`x`)"}
     assert call["partition_by"] == ["k"]
     assert call["order_by"] == ["`ts` DESC"]
-    assert call["window"] == WindowRequest(("__cep_w0", "__cep_s3"), frozenset({"__cep_m1"}))
+    assert call["window"] == WindowRequest(("__cep_s3", "__cep_w0"), frozenset({"__cep_m1"}))
 
 
 def test_the_rest_of_the_statement_stays() -> None:
