@@ -60,6 +60,10 @@ class LocalTyper:
     ) -> list[Type | str]:
         return [self._answer(each) for each in expressions]
 
+    def add_aggregates(self, aggregates: Sequence[tuple[str, str]]) -> list[str | None]:
+        self._columns.update({name: Type("other") for name, _ in aggregates})
+        return [None] * len(aggregates)
+
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         return [_constant(each) for each in expressions]
 

@@ -33,7 +33,10 @@ rows "one", one row for each match:
 
 rows "all ...", one row for each row:
     r0, r1, ...   as `columns`            of the row itself
-    m0, m1, ..., metrics
+    m0, m1, ...
+    first_row     int64                   if `placed`: as above, of the row's match
+    row           int64                   if `placed`: the row's own place
+    metrics
 
 Metrics
 -------
@@ -182,13 +185,16 @@ ROW_METRICS: Final = (
 
 @dataclass(frozen=True)
 class RowOutput:
-    """The shipped columns that come back: partition keys, or the whole row."""
+    """The shipped columns that come back: partition keys, or the whole row. `placed`: each row of a
+    match tells its place and that of the match."""
 
     columns: tuple[Field, ...] = ()
+    placed: bool = False
 
     def names(self, program: RowProgram) -> tuple[str, ...]:
         measures = tuple(f"m{place}" for place in range(len(program.measures)))
         if program.rows == "one":
             keys = tuple(f"p{place}" for place in range(len(self.columns)))
             return (*keys, *measures, "first_row", "metrics")
-        return (*(f"r{place}" for place in range(len(self.columns))), *measures, "metrics")
+        rows = tuple(f"r{place}" for place in range(len(self.columns)))
+        return (*rows, *measures, *(("first_row", "row") if self.placed else ()), "metrics")

@@ -2,13 +2,14 @@
 
 The engine computes count, sum, avg, min and max; count_if, bool_or and bool_and are these over a
 rewritten argument. any_value, first_value and last_value read one row, as FIRST and LAST do. For
-all others, in MEASURES only, the engine returns the list of values and Spark folds the array. Each
+others, in MEASURES only, the engine returns the list of values: Spark folds the array, or computes
+its own aggregate over the exploded rows (rows/spark_aggregates.py), which all are. Each
 equals Spark's aggregate of the same name over the rows of the match in their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,16 +32,31 @@ NAVIGATIONS: Mapping[str, Literal["first", "last"]] = {
 @dataclass(frozen=True)
 class AggregateRule:
     """`engine`: the engine's aggregate; None: a fold of a list. `argument`: what is aggregated,
-    with {} for the user's argument. `arguments`: minimum and maximum number of arguments."""
+    with {} for the user's argument. `arguments`: minimum and maximum number of arguments.
+    `by_spark`: only Spark computes it, and checks its arguments."""
 
     engine: EngineAggregate | None = None
     argument: str = "{}"
     arguments: tuple[int, int | None] = (1, 1)
+    by_spark: bool = False
 
 
 _OF_LISTS = (
     "collect_list", "array_agg", "collect_set", "stddev", "stddev_samp", "stddev_pop", "std",
     "variance", "var_samp", "var_pop",
+)  # fmt: skip
+# All others of Spark 4.3; most of them are in 3.5 too.
+_OF_SPARK = (
+    "any_value", "approx_count_distinct", "approx_percentile", "approx_top_k", "approx_top_k_accumulate",
+    "approx_top_k_combine", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg",
+    "bitmap_construct_agg", "bitmap_or_agg", "corr", "count_min_sketch", "covar_pop", "covar_samp",
+    "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kll_merge_agg_bigint",
+    "kll_merge_agg_double", "kll_merge_agg_float", "kll_sketch_agg_bigint",
+    "kll_sketch_agg_double", "kll_sketch_agg_float", "kurtosis", "median", "mode", "percentile",
+    "percentile_approx", "percentile_cont", "percentile_disc", "regr_avgx", "regr_avgy",
+    "regr_count", "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
+    "skewness", "theta_intersection_agg", "theta_sketch_agg", "theta_union_agg", "try_avg",
+    "try_sum",
 )  # fmt: skip
 AGGREGATES: Mapping[str, AggregateRule] = {
     "count": AggregateRule("count", arguments=(0, None)),
@@ -50,16 +66,16 @@ AGGREGATES: Mapping[str, AggregateRule] = {
     "min": AggregateRule("min"),
     "max": AggregateRule("max"),
     "count_if": AggregateRule("count", "CASE WHEN {} THEN 1 END"),
-    **dict.fromkeys(("bool_or", "some"), AggregateRule("max", "CAST({} AS BOOLEAN)")),
+    **dict.fromkeys(("bool_or", "some", "any"), AggregateRule("max", "CAST({} AS BOOLEAN)")),
     **dict.fromkeys(("bool_and", "every"), AggregateRule("min", "CAST({} AS BOOLEAN)")),
     **dict.fromkeys(_OF_LISTS, AggregateRule()),
-    **dict.fromkeys(("max_by", "min_by"), AggregateRule(arguments=(2, 2))),
+    **dict.fromkeys(("max_by", "min_by"), AggregateRule(arguments=(2, 3))),
     **dict.fromkeys(("listagg", "string_agg"), AggregateRule(arguments=(1, 2))),
+    **dict.fromkeys(_OF_SPARK, AggregateRule(arguments=(0, None), by_spark=True)),
 }
 AGGREGATES_HINT = (
     "use PREV, NEXT, FIRST, LAST or one of the aggregates count, sum, avg, min, max, count_if, "
-    "bool_and, bool_or and any_value; measures also have collect_list, collect_set, listagg, "
-    "max_by, min_by, stddev and variance"
+    "bool_and, bool_or and any_value; measures also have all other aggregates of Spark"
 )
 
 
@@ -96,6 +112,27 @@ def _extreme_sql(array: str, better: str) -> str:
         f"(__cep_l, __cep_r) -> CASE WHEN __cep_l.y {better} __cep_r.y THEN -1 "
         f"WHEN __cep_r.y {better} __cep_l.y THEN 1 ELSE 0 END), 1).x"
     )
+
+
+def sorted_values_sql(
+    array: str, directions: Sequence[tuple[bool, bool]], *, distinct: bool = False
+) -> str:
+    """The `v` of the elements that are not NULL, sorted by `k0`, `k1`, ... Elements are structs.
+    `directions`: of each key, whether it descends and whether NULLs come first."""
+    values = f"filter({array}, __cep_v -> __cep_v.v IS NOT NULL)"
+    if distinct:
+        values = f"array_distinct({values})"
+    branches = []
+    for place, (descends, nulls_first) in enumerate(directions):
+        left, right = f"__cep_l.k{place}", f"__cep_r.k{place}"
+        null, less = -1 if nulls_first else 1, 1 if descends else -1
+        branches.append(
+            f"WHEN {left} IS NULL AND {right} IS NOT NULL THEN {null} "
+            f"WHEN {right} IS NULL AND {left} IS NOT NULL THEN {-null} "
+            f"WHEN {left} < {right} THEN {less} WHEN {right} < {left} THEN {-less}"
+        )
+    comparison = f"(__cep_l, __cep_r) -> CASE {' '.join(branches)} ELSE 0 END"
+    return f"transform(array_sort({values}, {comparison}), __cep_v -> __cep_v.v)"
 
 
 def _moments_sql(array: str) -> str:

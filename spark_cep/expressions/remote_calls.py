@@ -397,6 +397,11 @@ class PlaceholderTyper:
     ) -> list[Type | str]:
         return self._typer.of_match([self._replace(each) for each in expressions], variables)
 
+    def add_aggregates(self, aggregates: Sequence[tuple[str, str]]) -> list[str | None]:
+        return self._typer.add_aggregates(
+            [(name, self._replace(text)) for name, text in aggregates]
+        )
+
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         return self._typer.constants(expressions)
 

@@ -56,6 +56,11 @@ class Typer(Protocol):
         """Types over one struct column for each variable; `variables`: whether it is an array."""
         ...
 
+    def add_aggregates(self, aggregates: Sequence[tuple[str, str]]) -> list[str | None]:
+        """From now on input rows have a column for each of these aggregates of input rows, given
+        by name and text. None for each that is valid."""
+        ...
+
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         """Values of constant expressions."""
         ...

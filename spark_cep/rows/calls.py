@@ -6,6 +6,7 @@ They are found in a parsed expression and checked by the standard's rules of nes
     FIRST, LAST     take an expression over columns and CLASSIFIER
     aggregates      take expressions over columns, CLASSIFIER and MATCH_NUMBER
     RUNNING, FINAL  precede FIRST, LAST and aggregates; no FINAL in DEFINE
+    FILTER          follows aggregates, WITHIN GROUP those of Spark that have it
 
 RUNNING and FINAL are replaced by blanks before parsing, because SQL parsers do not know them.
 """
@@ -31,10 +32,10 @@ CallKind = Literal["physical", "logical", "classifier", "number", "aggregate"]
 _KINDS: Mapping[str, CallKind] = {
     "prev": "physical",
     "next": "physical",
-    **dict.fromkeys(NAVIGATIONS, "logical"),
     "classifier": "classifier",
     "match_number": "number",
     **dict.fromkeys(AGGREGATES, "aggregate"),
+    **dict.fromkeys(NAVIGATIONS, "logical"),
 }
 _NODES: Mapping[type[exp.Expr], str] = {
     exp.First: "first",
@@ -44,17 +45,21 @@ _NODES: Mapping[type[exp.Expr], str] = {
     exp.Avg: "avg",
     exp.Min: "min",
     exp.Max: "max",
+    exp.Any: "any",
 }
+# What may stand around a function: both have its names and calls inside them.
+_CLAUSES = (exp.Filter, exp.WithinGroup)
 _SEMANTICS = {"RUNNING", "FINAL"}
 SEMANTICS_HINT = "RUNNING and FINAL precede FIRST, LAST or an aggregate: FINAL LAST(b.price)"
 
 
 @dataclass(frozen=True)
 class RowCall:
-    """One call: characters [start, end), with RUNNING or FINAL in front.
+    """One call: characters [start, end), with RUNNING or FINAL in front and FILTER behind.
 
-    `final` None: neither is given. `offset`: the second argument of a navigation, or its default.
-    `inside`: the innermost call around it.
+    `node`: with WITHIN GROUP and FILTER. `final` None: neither is given. `offset`: the second
+    argument of a navigation, or its default. `inside`: the innermost call around it. `filter`: the
+    condition of FILTER (WHERE ...). `order`: of WITHIN GROUP (ORDER BY ...).
     """
 
     node: exp.Expr
@@ -67,6 +72,14 @@ class RowCall:
     distinct: bool = False
     final: bool | None = None
     inside: RowCall | None = None
+    filter: exp.Expr | None = None
+    order: tuple[exp.Ordered, ...] = ()
+
+    @property
+    def operands(self) -> tuple[exp.Expr, ...]:
+        """All expressions in it."""
+        keys = [each.this for each in self.order]
+        return (*self.arguments, *keys, *([] if self.filter is None else [self.filter]))
 
     def around(self) -> list[RowCall]:
         """The calls around it, from the inside out."""
@@ -112,12 +125,44 @@ def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, 
 
 
 def call_kind_of(node: exp.Expr) -> tuple[str, CallKind] | None:
-    """The name and kind of the call that a node is."""
+    """The name and kind of the call that a node is, without its FILTER and WITHIN GROUP."""
     name = _NODES.get(type(node))
     if name is None and isinstance(node, exp.Anonymous):
         name = node.name.lower()
     kind = _KINDS.get(name) if name is not None else None
     return None if name is None or kind is None else (name, kind)
+
+
+def _function_of(node: exp.Expr) -> exp.Expr:
+    """The function inside FILTER and WITHIN GROUP."""
+    while isinstance(node, _CLAUSES):
+        node = node.this
+    return node
+
+
+def _clauses_of(node: exp.Expr) -> tuple[exp.Expr | None, tuple[exp.Ordered, ...]]:
+    """The condition of FILTER and the order of WITHIN GROUP."""
+    condition: exp.Expr | None = None
+    order: tuple[exp.Ordered, ...] = ()
+    while isinstance(node, _CLAUSES):
+        if isinstance(node, exp.Filter):
+            condition = node.expression.this
+        else:
+            order = tuple(node.expression.expressions)
+        node = node.this
+    return condition, order
+
+
+def _order_hint(name: str, value: str, keys: str) -> str:
+    """What to write instead of `name(value ORDER BY keys)`."""
+    if name in {"listagg", "string_agg"}:
+        return f"write {name}({value}) WITHIN GROUP (ORDER BY {keys})"
+    if name in {"array_agg", "collect_list"}:
+        return (
+            f"the rows come in the order of the match: {name}({value}); to sort by {keys}, write "
+            f"array_sort({name}(struct({keys}, {value})))"
+        )
+    return f"the order does not matter here: {name}({value})"
 
 
 class _CallFinder:
@@ -140,9 +185,12 @@ class _CallFinder:
         # Breadth first: a node's parent comes before it.
         for node in self._parsed.root.walk():
             inside = around.get(id(node.parent)) if node is not self._parsed.root else None
-            known = call_kind_of(node)
-            if known is not None:
-                call = self._call(node, *known, inside)
+            known = call_kind_of(_function_of(node))
+            if known is not None and not isinstance(node.parent, _CLAUSES):
+                name, kind = known
+                if isinstance(node, exp.Filter) and name in AGGREGATES:
+                    kind = "aggregate"  # any_value
+                call = self._call(node, name, kind, inside)
                 self._check_place(call)
                 calls[id(node)] = inside = call
             around[id(node)] = inside
@@ -163,12 +211,15 @@ class _CallFinder:
             semantics = self._semantics.pop(start, None)
         if semantics is not None:
             start = semantics[0]
-        arguments, distinct = self._arguments(node)
+        function = _function_of(node)
+        arguments, distinct = self._arguments(function)
         offset = 0
         if kind in {"physical", "logical"}:
-            offset = self._offset(node, 1 if kind == "physical" else 0)
+            offset = self._offset(function, 1 if kind == "physical" else 0)
             arguments = arguments[:1]
-        self._check_count(node, name, kind, arguments)
+        self._check_count(function, name, kind, arguments)
+        if kind != "aggregate" and node is not function:
+            self._refuse_clauses(node)
         final = None if semantics is None else semantics[2]
         if final and self._in_define:
             self._problems.add(
@@ -176,14 +227,47 @@ class _CallFinder:
                 Place(self._parsed.text, start, end),
                 hint="remove FINAL: conditions see only the rows matched so far",
             )
-        return RowCall(node, name, kind, start, end, arguments, offset, distinct, final, inside)
+        return RowCall(
+            node, name, kind, start, end, arguments, offset, distinct, final, inside,
+            *_clauses_of(node),
+        )  # fmt: skip
 
     def _arguments(self, node: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool]:
         given = [] if isinstance(node, exp.Anonymous) else [node.this]
         given = [each for each in [*given, *node.expressions] if each is not None]
-        if len(given) == 1 and isinstance(given[0], exp.Distinct):
-            return tuple(given[0].expressions), True
-        return tuple(given), False
+        distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
+        if distinct:
+            given = given[0].expressions
+        return tuple(self._without_order(node, each) for each in given), distinct
+
+    def _without_order(self, node: exp.Expr, argument: exp.Expr) -> exp.Expr:
+        """Refuses `array_agg(p ORDER BY i)`, which is not Spark SQL."""
+        if not isinstance(argument, exp.Order):
+            return argument
+        value: exp.Expr = argument.this
+        text = self._parsed.text
+        _, end = self._parsed.span(argument)
+        opened = self._parsed.tokens[self._parsed.tokens_of(node)[0] + 1].end + 1
+        after = self._parsed.span(value)[1]
+        start = after + len(text[after:end]) - len(text[after:end].lstrip())
+        keys = ", ".join(self._parsed.text_of(each.this) for each in argument.expressions)
+        name = self._spelled(node)
+        self._problems.add(
+            f"ORDER BY inside {name} is not Spark SQL",
+            Place(text, start, end),
+            hint=_order_hint(name.lower(), text[opened:start].strip(), keys),
+        )
+        return value
+
+    def _refuse_clauses(self, node: exp.Expr) -> None:
+        name = self._spelled(node)
+        clause = "FILTER" if isinstance(node, exp.Filter) else "WITHIN GROUP"
+        self._add(
+            node,
+            f"{clause} follows an aggregate, and {name} reads one row",
+            f"remove {clause}; of the rows that meet a condition, max_by(price, ts) FILTER (WHERE "
+            "...) has the last and min_by the first",
+        )
 
     # ---- arguments -------------------------------------------------------------------------------
 

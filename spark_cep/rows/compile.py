@@ -189,7 +189,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     over = window_clause(partition, orders) if in_batch else None
     around = ConditionContext(work.types, guarding, over)
     defined = _compile_conditions(work, conjuncts, around)
-    readings = RowReadings(shipment, work.types, guarding)
+    readings = RowReadings(shipment, work.types, guarding, in_batch=in_batch)
     wanted = MeasureRequest(
         measures,
         rows in ("all with unmatched", "each row"),
@@ -215,6 +215,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
         readings=tuple(readings.found),
         measures=compiled_measures,
         conditions=tuple((each.text, each.is_of_row) for each in defined),
+        aggregates=tuple(readings.aggregates),
     )
 
 

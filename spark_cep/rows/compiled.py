@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.remote_calls import LookupRequest
     from spark_cep.expressions.schema import OrderBy, RowExpression
     from spark_cep.expressions.shipment import PartitionKey, Shipment
+    from spark_cep.rows.spark_aggregates import SparkAggregate
     from spark_cep.udfs.canonical import Data
     from spark_cep.udfs.expressions import Expression
     from spark_cep.udfs.program import Limits, Order, Window
@@ -70,7 +71,7 @@ class RowMeasure:
 @dataclass(frozen=True)
 class CompiledRowPattern:
     """`conditions`: for each variable its text, None if it is any row, and whether Spark computes
-    it whole on single rows."""
+    it whole on single rows. `aggregates`: what Spark computes over lists of readings."""
 
     variables: tuple[RowVariable, ...]
     pattern: RowPatternNode
@@ -82,6 +83,7 @@ class CompiledRowPattern:
     readings: tuple[RowReading, ...]
     measures: tuple[RowMeasure, ...]
     conditions: tuple[tuple[str | None, bool], ...]
+    aggregates: tuple[SparkAggregate, ...] = ()
 
 
 def reading_name(number: int) -> str:
@@ -173,6 +175,7 @@ def lay_out_row_answer(
 ) -> RowAnswer:
     """Requests the payload from the shipment and lays out the engine's output. `shown`: the
     partition columns by name, each with its shipped column; `names`: the input's columns."""
+    placed = bool(compiled.aggregates)
     if compiled.rows == "one":
         keys = tuple(Field(column, name) for name, column in shown)
         answer = RowAnswer(RowOutput(keys), tuple(range(len(keys))), (), "p", sought)
@@ -184,7 +187,7 @@ def lay_out_row_answer(
         ordered = [_plain_column(each.expression, names) for each in compiled.orders]
         first = [names.index(each) for each in (*compiled.partition, *filter(None, ordered))]
         rest = tuple(place for place in range(len(names)) if place not in first)
-        answer = RowAnswer(RowOutput(fields), tuple(first), rest, "r", sought)
+        answer = RowAnswer(RowOutput(fields, placed), tuple(first), rest, "r", sought)
     _check_names(answer, compiled)
     return answer
 

@@ -3,7 +3,10 @@
 The engine evaluates only what depends on the match: a column at a row, an aggregate, CLASSIFIER,
 MATCH_NUMBER. Their calls in the user's text are replaced by names; the rest is Spark's, so every
 function of Spark can be used. An aggregate that the engine does not have, or whose argument has
-CLASSIFIER in it, becomes a fold of the list of the rows' values (expressions/aggregates.py).
+CLASSIFIER in it, becomes a fold of the list of the rows' values (expressions/aggregates.py), or is
+computed by Spark over the rows (rows/spark_aggregates.py).
+
+All aggregates but those of Spark ignore NULL, so FILTER makes their argument NULL on other rows.
 """
 
 from __future__ import annotations
@@ -14,14 +17,22 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, fold_list_sql
+from spark_cep.expressions.aggregates import AGGREGATES, fold_list_sql, sorted_values_sql
 from spark_cep.expressions.conditions import TypeMismatch
+from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.operands import InexactError
 from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.syntax import Edit, SyntaxProblem, apply_edits
 from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.compiled import RowMeasure, RowReading, reading_name
 from spark_cep.rows.leaves import LABEL_NUMBER, classifier_at, read_at
+from spark_cep.rows.spark_aggregates import (
+    AggregateSample,
+    SparkAggregate,
+    aggregate_name,
+    check_spark_aggregates,
+    presence_name,
+)
 from spark_cep.rows.texts import ResolvedRowText, RowPosition, RowScope, resolve_text
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from spark_cep.udfs.row_program import Aggregate, MatchNumber
@@ -35,6 +46,9 @@ if TYPE_CHECKING:
 
 
 _LABEL = "CAST('' AS STRING)"
+# max_by and min_by with more return a list.
+_BEST_ARGUMENTS = 2
+_LISTED = {"listagg", "string_agg"}
 # The SQL of a reading by its number: its name, or a sample of its type over an input row.
 ReadingWriter = Callable[[int], str]
 
@@ -58,8 +72,11 @@ class RowReadings:
     shipment: ColumnRequests
     types: RowTypes
     guarding: VariableGuards
+    in_batch: bool = True
     found: list[RowReading] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
+    aggregates: list[SparkAggregate] = field(default_factory=list)
+    aggregate_samples: list[AggregateSample] = field(default_factory=list)
 
     def value(self, row: RowPosition, text: str) -> int:
         column = self.shipment.column(self.guarding.at(row, text))
@@ -91,6 +108,13 @@ class RowReadings:
         column = self._column(rows, text)
         values = replace(rows, name="list", column=column, type=self._type(text))
         return self._add(RowReading(values, column, "list"), f"array({text})")
+
+    def spark_aggregate(self, aggregate: SparkAggregate, sample: AggregateSample) -> str:
+        """The name of an aggregate that Spark computes."""
+        if aggregate not in self.aggregates:
+            self.aggregates.append(aggregate)
+            self.aggregate_samples.append(sample)
+        return aggregate_name(self.aggregates.index(aggregate))
 
     def _column(self, rows: Aggregate, text: str) -> int:
         return self.shipment.column(self.guarding.among(rows.variables, text))
@@ -128,7 +152,10 @@ def compile_row_measures(
             sql = f"CASE WHEN {reading_name(readings.number())} IS NOT NULL THEN {sql} END"
         found.append(RowMeasure(name, sql, text))
         samples.append((name, text, body.sql(lambda number: readings.samples[number])))
-    if len(problems.found) == before:
+    if len(problems.found) == before and (
+        not readings.aggregates
+        or check_spark_aggregates(readings.aggregate_samples, typer, problems)
+    ):
         _check_types(samples, typer, problems)
     return tuple(found)
 
@@ -164,8 +191,8 @@ class _RowMeasureBody:
         """The texts over an input row whose types are needed."""
         found = []
         for call in self._text.calls.calls.values():
-            if call.kind in {"physical", "logical", "aggregate"}:
-                found += [self._row_sql(each) for each in call.arguments if self._is_over_row(each)]
+            if call.kind in {"physical", "logical", "aggregate"} and not self._is_of_spark(call):
+                found += [self._row_sql(each) for each in call.operands if self._is_over_row(each)]
         return found
 
     def is_valid(self, problems: Problems) -> bool:
@@ -262,19 +289,65 @@ class _RowMeasureBody:
             "count", None, BIGINT, self._text.rows_of(call), call.distinct,
             self._text.scope.is_final(call),
         )  # fmt: skip
-        if not call.arguments or not self._is_value(call.arguments[0]):
-            return show(self._readings.aggregate(replace(rows, distinct=False), None))
+        if self._is_of_spark(call):
+            return self._by_spark(call, rows)
+        self._check_condition(call, rows)
+        if self._counts_rows(call):
+            return self._row_count(call, replace(rows, distinct=False), show)
         how = AGGREGATES[call.name]
         if how.engine is not None and len(call.arguments) == 1:
             argument = call.arguments[0]
-            if self._is_over_row(argument):
+            if all(map(self._is_over_row, call.operands)):
                 text = how.argument.format(self._row_sql(argument))
                 type_ = self._check_type(argument, text)
                 result = aggregate_type(how.engine, type_)
                 if result is not None and not (call.distinct and type_.kind == "other"):
                     own = replace(rows, name=how.engine, type=result)
-                    return show(self._readings.aggregate(own, text))
-        return f"({self._fold(call, rows, show)})"
+                    return show(self._readings.aggregate(own, self._filtered(call, text)))
+        try:
+            return f"({self._fold(call, rows, show)})"
+        except InexactError:
+            return self._by_spark(call, rows)
+
+    def _is_of_spark(self, call: RowCall) -> bool:
+        """Whether only Spark can compute the aggregate."""
+        if call.kind != "aggregate":
+            return False
+        is_best = call.name in {"max_by", "min_by"} and len(call.arguments) > _BEST_ARGUMENTS
+        is_ordered = bool(call.order) and call.name not in _LISTED
+        return AGGREGATES[call.name].by_spark or is_ordered or is_best
+
+    def _counts_rows(self, call: RowCall) -> bool:
+        """count(*), count(b.*), count()"""
+        return not call.arguments or not self._is_value(call.arguments[0])
+
+    def _row_count(self, call: RowCall, rows: Aggregate, show: ReadingWriter) -> str:
+        if call.filter is None:
+            return show(self._readings.aggregate(rows, None))
+        if self._is_over_row(call.filter):
+            return show(self._readings.aggregate(rows, self._filtered(call, "1")))
+        condition = self._element(call.filter, rows, show)
+        array = self._mapped(rows, f"CASE WHEN {condition} THEN 1 END", show)
+        return f"({fold_list_sql('count', array, None)})"
+
+    # ---- FILTER ----------------------------------------------------------------------------------
+
+    def _check_condition(self, call: RowCall, rows: Aggregate) -> None:
+        if call.filter is None:
+            return
+        type_ = self._element_type(call.filter, replace(rows, distinct=False))
+        if type_.kind not in {"bool", "null"}:
+            raise TypeMismatch(
+                f"the condition of FILTER must be TRUE or FALSE, but this is {name_of(type_)}",
+                call.filter,
+                "compare it with something",
+            )
+
+    def _filtered(self, call: RowCall, text: str) -> str:
+        """A text over an input row, NULL where FILTER rejects the row."""
+        if call.filter is None:
+            return text
+        return f"CASE WHEN {self._row_sql(call.filter)} THEN {text} END"
 
     def _is_value(self, node: exp.Expr) -> bool:
         return not (isinstance(node, exp.Star) or self._is_rows(node))
@@ -292,40 +365,66 @@ class _RowMeasureBody:
         how = AGGREGATES[call.name]
         if call.name in {"max_by", "min_by"}:
             x, y = (self._element(each, all_rows, show) for each in call.arguments)
+            if call.filter is not None:
+                y = f"CASE WHEN {self._element(call.filter, all_rows, show)} THEN {y} END"
             array = self._mapped(all_rows, f"named_struct('x', {x}, 'y', {y})", show)
             return fold_list_sql(call.name, array, None)
         separator = None
         arguments = list(call.arguments)
-        if call.name in {"listagg", "string_agg"} and len(arguments) > 1:
+        if call.name in _LISTED and len(arguments) > 1:
             separator = self._parsed.cut(arguments.pop())
+        if call.order:
+            array = self._sorted_values(arguments[0], call, all_rows, show)
+            return fold_list_sql(call.name, array, None, separator)
         array = self._array(arguments, call, all_rows, show)
         if call.distinct:
             array = f"array_distinct({array})"
         type_ = self._element_type(arguments[0], all_rows) if how.engine else Type("other")
-        try:
-            return fold_list_sql(call.name, array, type_, separator)
-        except InexactError as inexact:
-            raise TypeMismatch(
-                f"{call.name}() does not take {inexact.reason.rpartition(' of ')[2]}",
-                call.node,
-                "use a number; cast a decimal to fewer digits: CAST(... AS DECIMAL(18,4))",
-            ) from None
+        return fold_list_sql(call.name, array, type_, separator)
 
     def _array(
         self, arguments: Sequence[exp.Expr], call: RowCall, rows: Aggregate, show: ReadingWriter
     ) -> str:
         """The values of an aggregate's arguments; of several, structs where none is NULL."""
         how = AGGREGATES[call.name]
-        if len(arguments) == 1 and self._is_over_row(arguments[0]):
+        clauses = [] if call.filter is None else [call.filter]
+        if len(arguments) == 1 and all(map(self._is_over_row, [*arguments, *clauses])):
             text = how.argument.format(self._row_sql(arguments[0]))
             self._check_type(arguments[0], text)
-            return show(self._readings.list_of(rows, text))
+            return show(self._readings.list_of(rows, self._filtered(call, text)))
         elements = [self._element(each, rows, show) for each in arguments]
+        conditions = [self._element(each, rows, show) for each in clauses]
         if len(elements) == 1:
-            return self._mapped(rows, how.argument.format(elements[0]), show)
-        known = " AND ".join(f"({each}) IS NOT NULL" for each in elements)
+            element = how.argument.format(elements[0])
+            if conditions:
+                element = f"CASE WHEN {conditions[0]} THEN {element} END"
+            return self._mapped(rows, element, show)
+        known = " AND ".join([*conditions, *(f"({each}) IS NOT NULL" for each in elements)])
         fields = ", ".join(elements)
         return self._mapped(rows, f"CASE WHEN {known} THEN struct({fields}) END", show)
+
+    def _sorted_values(
+        self, value: exp.Expr, call: RowCall, rows: Aggregate, show: ReadingWriter
+    ) -> str:
+        """The values of listagg in the order of WITHIN GROUP."""
+        keys = [each.this for each in call.order]
+        if call.distinct and keys != [value]:
+            raise TypeMismatch(
+                f"{call.name}(DISTINCT ...) can be ordered by its own values only",
+                call.order[0],
+                f"write ORDER BY {self._parsed.text_of(value)}, or leave out DISTINCT",
+            )
+        shown = self._element(value, rows, show)
+        if call.filter is not None:
+            shown = f"CASE WHEN {self._element(call.filter, rows, show)} THEN {shown} END"
+        fields = [f"'v', {shown}"] + [
+            f"'k{place}', {self._element(key, rows, show)}" for place, key in enumerate(keys)
+        ]
+        array = self._mapped(rows, f"named_struct({', '.join(fields)})", show)
+        directions = [
+            (bool(each.args.get("desc")), bool(each.args["nulls_first"])) for each in call.order
+        ]
+        return sorted_values_sql(array, directions, distinct=call.distinct)
 
     def _mapped(self, rows: Aggregate, element: str, show: ReadingWriter) -> str:
         """`element`, which reads lists at index __cep_i, for each of the rows."""
@@ -358,3 +457,63 @@ class _RowMeasureBody:
 
         array = self._mapped(rows, self._element(node, rows, sampled), sampled)
         return self._check_type(node, f"get({array}, 0)")
+
+    # ---- aggregates of Spark ---------------------------------------------------------------------
+
+    def _by_spark(self, call: RowCall, rows: Aggregate) -> str:
+        """The user's text of the aggregate over the elements of lists."""
+        if not self._readings.in_batch:
+            raise TypeMismatch(
+                f"on a stream {call.name}() cannot be computed: Spark would have to group the "
+                "answer, and could not know when a group is complete",
+                call.node,
+                "write the matches with collect_list(...) and aggregate the array, or match in "
+                "batches, for example with foreachBatch",
+            )
+        rows = replace(rows, distinct=False)
+        edits: list[Edit] = []
+        sampled: list[Edit] = []
+        readings: list[int] = []
+        lists: list[int] = []
+        start, end = self._parsed.span(call.node)
+        for each in self._text.references:
+            if start <= each.start < end and each.column is not None:
+                lists.append(self._readings.list_of(rows, each.edit()[2]))
+                edits.append((each.start, each.end, reading_name(lists[-1])))
+                sampled.append(each.edit())
+        for inner in self._text.calls.below(call.node):
+            if inner is call:
+                continue
+            if inner.kind == "number":
+                readings.append(self._readings.number())
+                edits.append((inner.start, inner.end, reading_name(readings[-1])))
+                sampled.append((inner.start, inner.end, self._varying("1L")))
+            else:
+                lists.append(self._readings.list_of(rows, None))
+                edits.append((inner.start, inner.end, reading_name(lists[-1])))
+                sampled.append((inner.start, inner.end, self._varying("''")))
+        if not lists:
+            lists.append(self._readings.list_of(rows, None))
+        aggregate = SparkAggregate(
+            self._only_where(call, presence_name(lists[0]), edits),
+            tuple(dict.fromkeys((*lists, *readings))),
+            lists[0],
+        )
+        sample = AggregateSample(
+            self._only_where(call, "TRUE", sampled), self._parsed.place(call.node)
+        )
+        return self._readings.spark_aggregate(aggregate, sample)
+
+    def _only_where(self, call: RowCall, present: str, edits: Sequence[Edit]) -> str:
+        """The text of an aggregate over the rows where `present` and its FILTER are true."""
+        if call.filter is None:
+            return f"{self._parsed.cut(call.node, edits)} FILTER (WHERE {present})"
+        self._parsed.cut(call.filter)
+        start, end = self._parsed.span(call.filter)
+        clauses = [(start, start, f"{present} AND ("), (end, end, ")")]
+        return self._parsed.cut(call.node, [*edits, *clauses])
+
+    def _varying(self, value: str) -> str:
+        """A value that is not the same for all rows, as Spark demands it of some arguments."""
+        column = quote_name(self._text.scope.names.columns[0].name)
+        return f"(CASE WHEN {column} IS NULL THEN {value} END)"

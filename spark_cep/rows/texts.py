@@ -198,30 +198,40 @@ def resolve_text(text: str, scope: RowScope, problems: Problems) -> ResolvedRowT
             f"this is not a Spark SQL expression: {problem.message}", problem.place, hint=hint
         )
         return None
-    _check_functions(calls.parsed, problems, in_define=in_define)
+    _check_functions(calls, problems, in_define=in_define)
     found = _RowTextResolver(calls, scope, problems).run()
     return found if len(problems.found) == before else None
 
 
-def _check_functions(parsed: ParsedExpression, problems: Problems, *, in_define: bool) -> None:
+def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) -> None:
+    parsed = calls.parsed
+    clauses = {parsed.span(each.node) for each in calls.calls.values() if each.filter is not None}
     for refusal in find_refusals(parsed, parsed.root, in_measure=not in_define):
-        name = refusal.place.text[refusal.place.start : refusal.place.end].lower()
+        place = refusal.place
+        shown = place.text[place.start : place.end]
+        name = shown.lower()
         if name in AGGREGATES or name in NAVIGATIONS:
             continue
-        hint = refusal.hint
-        if any(each in refusal.message for each in ("the aggregate", "FILTER", "window")):
+        message, hint = refusal.message, refusal.hint
+        if any(each in message for each in ("the aggregate", "FILTER", "window")):
             hint = _REPLACEMENTS.get(name, AGGREGATES_HINT)
-        if re.search(
-            r"\bFILTER\s*\(", refusal.place.text[refusal.place.start : refusal.place.end], re.I
-        ):
-            hint = "put the condition inside: sum(CASE WHEN b.flag THEN b.price END)"
-        problems.add(refusal.message, refusal.place, hint=hint)
-    for part in parsed.root.find_all(exp.WithinGroup):
-        problems.add(
-            "WITHIN GROUP is not supported here",
-            parsed.place(part),
-            hint="aggregates process rows in their order: listagg(b.kind, ',')",
-        )
+        if re.search(r"\bFILTER\s*\(", shown, re.I) and "FILTER" in message:
+            if (place.start, place.end) not in clauses:
+                message = "FILTER follows an aggregate"
+                hint = "write sum(b.price) FILTER (WHERE b.price > 3)"
+            elif not in_define:
+                continue
+            else:
+                message = "FILTER is not supported in DEFINE"
+                hint = "put the condition inside: sum(CASE WHEN b.flag THEN b.price END)"
+        problems.add(message, place, hint=hint)
+    if in_define:
+        for part in parsed.root.find_all(exp.WithinGroup):
+            problems.add(
+                "WITHIN GROUP is not supported in DEFINE",
+                parsed.place(part),
+                hint="aggregates process rows in their order; MEASURES have WITHIN GROUP",
+            )
     for name, place in parsed.calls(parsed.root):
         if name in _OTHER_SYSTEMS:
             problems.add(
@@ -296,11 +306,15 @@ class _RowTextResolver:
         for each in [call, *call.around()]:
             self._named.setdefault(id(each.node), []).append(number)
 
+    def _counts_all(self, call: RowCall) -> bool:
+        """count(*), whose rows are all rows whatever FILTER names"""
+        return not call.arguments or isinstance(call.arguments[0], exp.Star)
+
     def _is_checked(self, call: RowCall) -> bool:
         """Whether the rows of the call are to be checked: not if a problem is already reported for
         it, or will be for a call inside it."""
         kinds = {each.kind for each in self._calls.below(call.node) if each is not call}
-        if call.kind == "classifier" or not call.arguments or id(call.node) in self._wrong:
+        if call.kind == "classifier" or not call.operands or id(call.node) in self._wrong:
             return False
         return call.kind == "aggregate" or not kinds & {"logical", "aggregate", "number"}
 
@@ -314,6 +328,13 @@ class _RowTextResolver:
             for each in self._calls.below(call.node)
             if each.kind == "classifier" and not each.arguments
         }
+        hint = (
+            "use columns of one variable inside a navigation or an aggregate; a bare column refers "
+            "to all rows, so write the variable in front of each column"
+        )
+        if call.name == "count" and call.filter is not None and self._counts_all(call):
+            named.add(self._scope.universal)
+            hint = "count(*) counts all rows; write count(b.*) FILTER (WHERE b.price > 3)"
         parsed = self._calls.parsed
         self._about[id(call.node)] = min(named, default=self._scope.universal)
         if not self._is_checked(call):
@@ -323,8 +344,7 @@ class _RowTextResolver:
             self._problems.add(
                 f"{parsed.text_of(call.node)} mixes {names}",
                 parsed.place(call.node),
-                hint="use columns of one variable inside a navigation or an aggregate; a bare "
-                "column refers to all rows, so write the variable in front of each column",
+                hint=hint,
             )
         elif not named and call.kind in {"physical", "logical"}:
             self._problems.add(

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from spark_cep.rows.compiled import RowReading, reading_name
 from spark_cep.spark import carriers
+from spark_cep.spark.aggregates import aggregate_lists, place_columns
 from spark_cep.spark.lookups import METRICS_COLUMN, MetricsSink, RemoteSources, add_lookups
 from spark_cep.spark.selection import Expression, make_struct, quote_column, select_named
 from spark_cep.spark.typing import data_type_of
@@ -241,8 +242,11 @@ def row_schema(
         T.StructField(f"m{place}", _carried_type(each, shipped))
         for place, each in enumerate(compiled.readings)
     ]
-    first = [T.StructField("first_row", T.LongType())] if compiled.rows == "one" else []
-    return T.StructType([*payload, *readings, *first, T.StructField("metrics", T.StringType())])
+    names = ["first_row"] if compiled.rows == "one" else []
+    if answer.output.placed:
+        names = ["first_row", "row"]
+    places = [T.StructField(name, T.LongType()) for name in names]
+    return T.StructType([*payload, *readings, *places, T.StructField("metrics", T.StringType())])
 
 
 def _carried_type(reading: RowReading, shipped: T.StructType) -> T.DataType:
@@ -271,6 +275,7 @@ def project_rows(
         (_decode_reading(f"m{place}", each, names, raw), reading_name(place))
         for place, each in enumerate(compiled.readings)
     ]
+    decoded_items += place_columns(compiled)
     if answer.sought:
         # The rows of counts pass through the lookups, which add their own.
         decoded = add_lookups(
@@ -281,6 +286,9 @@ def project_rows(
         )
     else:
         decoded = select_named(found.counted(found.df), decoded_items)
+
+    if compiled.aggregates:
+        decoded = aggregate_lists(decoded, compiled, answer)
 
     def shown(places: Iterable[int]) -> list[tuple[Expression, str]]:
         return [(f"__cep_{place}", columns[place].name) for place in places]

@@ -69,6 +69,31 @@ class SparkTyper:
             found = self._schema(matches, [_make_expression(each) for each in expressions])
         return [each if isinstance(each, str) else type_of(each) for each in found]
 
+    def add_aggregates(self, aggregates: Sequence[tuple[str, str]]) -> list[str | None]:
+        """From now on the rows have a column of the type of each aggregate over them; where one is
+        invalid, a sentence about what is wrong."""
+        names = [name for name, _ in aggregates]
+        found = self._aggregated([text for _, text in aggregates])
+        if not any(isinstance(each, str) for each in found):
+            nulls = [
+                F.lit(None).cast(each).alias(name) for name, each in zip(names, found, strict=True)
+            ]
+            self._df = self._df.select("*", *nulls)
+        return [each if isinstance(each, str) else None for each in found]
+
+    def _aggregated(self, texts: Sequence[str]) -> list[T.DataType | str]:
+        # The aggregate of Spark beside them is what they are computed with.
+        items = [(each, f"e{place}") for place, each in enumerate(texts)]
+        kept = [(f"first({_first_column(self._df)}, TRUE)", "kept")]
+        with silence_spark():
+            try:
+                fields = select_named(self._df, [*kept, *items]).schema.fields
+            except PySparkException as problem:
+                if len(texts) == 1:
+                    return [error_sentence(problem)]
+                return [self._aggregated([each])[0] for each in texts]
+        return [field.dataType for field in fields[1:]]
+
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         """The value of each foldable expression. VALUES makes it a local relation: no job."""
         session = self._df.sparkSession

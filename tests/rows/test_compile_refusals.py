@@ -90,7 +90,7 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         ),
         (
             "percentile(price, 0.5) > 1",
-            "the aggregate percentile() is not supported",
+            "percentile() is not supported in DEFINE",
             "percentile",
             "count_if",
         ),

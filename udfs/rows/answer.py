@@ -498,6 +498,10 @@ class RowAnswerWriter:
         columns += [measured.values(measure, part) for measure in table.program.measures]
         if table.program.rows == "one":
             columns.append(pa.array(table.places(part.row).astype(np.int64)))
+        elif self._output.placed:
+            first = part.block.start[part.match]
+            for positions in (first, part.row):
+                columns.append(pa.array(table.places(positions).astype(np.int64)))
         return columns
 
     def _batch(self, columns: list[pa.Array]) -> pa.RecordBatch:

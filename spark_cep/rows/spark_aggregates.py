@@ -1,0 +1,79 @@
+"""Aggregates of measures that Spark computes over the rows of a match.
+
+The engine returns lists of what an aggregate reads, one for each column. Spark explodes them and
+groups them by the row of the answer, with the user's own text of the aggregate. So every aggregate
+of Spark can be used, with DISTINCT, FILTER and WITHIN GROUP, and those of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_cep.expressions.problems import Place, Problems
+    from spark_cep.expressions.schema import Typer
+
+
+@dataclass(frozen=True)
+class SparkAggregate:
+    """`sql`: over the elements of lists, by the names of the readings (`reading_name`), and over
+    other readings by theirs. `readings`: all of them. `rows`: a list with an element for each row
+    of the aggregate; an element that is there is marked by `presence_name(rows)`."""
+
+    sql: str
+    readings: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class AggregateSample:
+    """The aggregate over input rows, for its type, and the user's text."""
+
+    sql: str
+    place: Place
+
+
+def aggregate_name(number: int) -> str:
+    """What a measure calls an aggregate of Spark.
+
+    >>> aggregate_name(0)
+    '__cep_g0'
+    """
+    return f"__cep_g{number}"
+
+
+def presence_name(rows: int) -> str:
+    """The column that tells whether the list `rows` has the element.
+
+    >>> presence_name(3)
+    '__cep_in3'
+    """
+    return f"__cep_in{rows}"
+
+
+def check_spark_aggregates(
+    samples: Sequence[AggregateSample], typer: Typer, problems: Problems
+) -> bool:
+    """Whether Spark takes all of them; `typer` knows their types then."""
+    answers = typer.add_aggregates(
+        [(aggregate_name(number), each.sql) for number, each in enumerate(samples)]
+    )
+    for each, answer in zip(samples, answers, strict=True):
+        if answer is not None:
+            message, hint = _explain(answer, each.place)
+            problems.add(message, each.place, hint=hint)
+    return not any(answers)
+
+
+def _explain(answer: str, place: Place) -> tuple[str, str | None]:
+    if "pandas UDF" in answer or "pythonud" in answer:
+        shown = place.text[place.start : place.end]
+        name = shown.partition("(")[0].strip()
+        return (
+            f"{name} is an aggregate in Python, which Spark does not compute beside others",
+            "group the rows of ALL ROWS PER MATCH by the partition columns and MATCH_NUMBER(), or "
+            f"call a pandas UDF on an array: {name}(collect_list(b.price))",
+        )
+    return answer, None

@@ -1,0 +1,101 @@
+"""Aggregates of row patterns that Spark computes over the lists of the engine's answer.
+
+    rows of the answer -> exploded lists -> grouped by the row of the answer -> the rows again
+
+One shuffle of the exploded rows; no join, because one of the exploded rows carries the rest of the
+answer's row. A row of the answer is known by its place in the input, not by a number that Spark
+counts up, so that it is the same row when a task is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from spark_cep.rows.compiled import reading_name
+from spark_cep.rows.spark_aggregates import aggregate_name, presence_name
+from spark_cep.spark.selection import Expression, quote_column, select_named
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from spark_cep.rows.compiled import CompiledRowPattern, RowAnswer
+
+_FIRST, _ROW, _TASK = "__cep_first", "__cep_row", "__cep_task"
+_KEPT, _PLACE, _ELEMENT = "__cep_kept", "__cep_place", "__cep_element"
+_READING = re.compile(r"__cep_m\d+")
+
+
+def place_columns(compiled: CompiledRowPattern) -> list[tuple[Expression, str]]:
+    """What tells rows of the answer apart, beside the partition columns: the place of the match,
+    of the row, and, where ranges of one partition count places anew, the task."""
+    if not compiled.aggregates:
+        return []
+    found: list[tuple[Expression, str]] = [("first_row", _FIRST)]
+    if compiled.rows != "one":
+        found.append(("row", _ROW))
+    if not compiled.partition:
+        found.append(("spark_partition_id()", _TASK))
+    return found
+
+
+def aggregate_lists(
+    decoded: DataFrame, compiled: CompiledRowPattern, answer: RowAnswer
+) -> DataFrame:
+    """The rows with the aggregates in place of the lists that nothing else reads. `decoded`: the
+    columns of the answer, the readings and `place_columns`."""
+    aggregates = compiled.aggregates
+    places = [name for _, name in place_columns(compiled)]
+    keys = [f"__cep_{place}" for place in answer.before[: len(compiled.partition)]] + places
+    readings = dict.fromkeys(number for each in aggregates for number in each.readings)
+    is_list = {number: compiled.readings[number].shape == "list" for number in readings}
+    lists = [number for number in readings if is_list[number]]
+    single = [reading_name(number) for number in readings if not is_list[number]]
+    rows = list(dict.fromkeys(each.rows for each in aggregates))
+
+    others = _other_columns(decoded.columns, compiled, lists, places) or keys[:1]
+    names = [*map(reading_name, lists), *map(presence_name, rows)]
+    marked = decoded.select(
+        "*",
+        *[
+            F.expr(f"transform({reading_name(number)}, __cep_v -> TRUE)").alias(
+                presence_name(number)
+            )
+            for number in rows
+        ],
+    )
+    elements = marked.select(
+        *keys,
+        *single,
+        F.struct(*others).alias(_KEPT),
+        F.posexplode_outer(F.arrays_zip(*names)).alias(_PLACE, _ELEMENT),
+    )
+    # One of the exploded rows carries the rest of the row: the shuffle moves all of them.
+    items: list[tuple[Expression, str]] = [
+        (f"CASE WHEN coalesce({_PLACE}, 0) = 0 THEN {_KEPT} END", _KEPT),
+        *((f"{_ELEMENT}.{name}", name) for name in names),
+    ]
+    rows_of_lists = select_named(elements, items, beside=[*keys, *single])
+    grouped = rows_of_lists.groupBy(*[F.col(quote_column(each)) for each in keys]).agg(
+        F.first(_KEPT, ignorenulls=True).alias(_KEPT),
+        *[F.expr(each.sql).alias(aggregate_name(number)) for number, each in enumerate(aggregates)],
+    )
+    return grouped.select(
+        f"{_KEPT}.*", *[aggregate_name(number) for number in range(len(aggregates))]
+    )
+
+
+def _other_columns(
+    columns: Sequence[str],
+    compiled: CompiledRowPattern,
+    lists: Sequence[int],
+    places: Sequence[str],
+) -> list[str]:
+    """What a row of the answer needs beside the aggregates."""
+    read = {name for each in compiled.measures for name in _READING.findall(each.sql)}
+    done = {reading_name(number) for number in lists} - read | set(places)
+    return [each for each in columns if each not in done]
