@@ -47,8 +47,9 @@ _OF_LISTS = (
 )  # fmt: skip
 # All others of Spark 4.3; most of them are in 3.5 too.
 _OF_SPARK = (
-    "any_value", "approx_count_distinct", "approx_percentile", "approx_top_k", "approx_top_k_accumulate",
-    "approx_top_k_combine", "bit_and", "bit_or", "bit_xor", "bitmap_and_agg",
+    "any_value", "approx_count_distinct", "approx_percentile", "approx_top_k",
+    "approx_top_k_accumulate", "approx_top_k_combine", "bit_and", "bit_or", "bit_xor",
+    "bitmap_and_agg",
     "bitmap_construct_agg", "bitmap_or_agg", "corr", "count_min_sketch", "covar_pop", "covar_samp",
     "histogram_numeric", "hll_sketch_agg", "hll_union_agg", "kll_merge_agg_bigint",
     "kll_merge_agg_double", "kll_merge_agg_float", "kll_sketch_agg_bigint",
@@ -58,6 +59,7 @@ _OF_SPARK = (
     "skewness", "theta_intersection_agg", "theta_sketch_agg", "theta_union_agg", "try_avg",
     "try_sum",
 )  # fmt: skip
+_BY_SPARK = AggregateRule(arguments=(0, None), by_spark=True)
 AGGREGATES: Mapping[str, AggregateRule] = {
     "count": AggregateRule("count", arguments=(0, None)),
     "sum": AggregateRule("sum"),
@@ -71,12 +73,17 @@ AGGREGATES: Mapping[str, AggregateRule] = {
     **dict.fromkeys(_OF_LISTS, AggregateRule()),
     **dict.fromkeys(("max_by", "min_by"), AggregateRule(arguments=(2, 3))),
     **dict.fromkeys(("listagg", "string_agg"), AggregateRule(arguments=(1, 2))),
-    **dict.fromkeys(_OF_SPARK, AggregateRule(arguments=(0, None), by_spark=True)),
+    **dict.fromkeys(_OF_SPARK, _BY_SPARK),
 }
 AGGREGATES_HINT = (
     "use PREV, NEXT, FIRST, LAST or one of the aggregates count, sum, avg, min, max, count_if, "
     "bool_and, bool_or and any_value; measures also have all other aggregates of Spark"
 )
+
+
+def aggregate_rule(name: str) -> AggregateRule:
+    """Spark computes the aggregates of a session."""
+    return AGGREGATES.get(name, _BY_SPARK)
 
 
 def fold_list_sql(name: str, array: str, type_: Type | None, separator: str | None = None) -> str:

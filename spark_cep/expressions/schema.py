@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Constant, Type
 
+# What a typer says of an aggregate among expressions over one row.
+NOT_OF_ONE_ROW = "an aggregate function has no place in a condition on one row."
+
 # A Spark Column. Only spark_cep.spark uses it as one, so its type is not imported here.
 ColumnExpression = Any
 # An expression over an input row: Spark SQL text, or the user's Column.

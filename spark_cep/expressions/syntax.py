@@ -82,6 +82,8 @@ _FUNCTIONS = frozenset(
 )  # fmt: skip
 
 
+# The names of functions that sqlglot knows Spark to have, in capitals: not all of them.
+SPARK_FUNCTIONS = frozenset(SparkParser.FUNCTIONS)
 # Functions whose arguments have their own grammar.
 _WITH_GRAMMAR = frozenset(
     {

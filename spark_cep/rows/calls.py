@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import TokenType, exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS
+from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS, aggregate_rule
 from spark_cep.expressions.problems import Excerpt, Place, Problems
 from spark_cep.expressions.syntax import ParsedExpression, parse_expression, tokenize
 
@@ -102,15 +102,19 @@ class RowCalls:
         return [self.calls[id(each)] for each in node.walk() if id(each) in self.calls]
 
 
-def parse_calls(text: str, problems: Problems, *, in_define: bool) -> RowCalls:
-    """Parses the text; raises SyntaxProblem. Calls that violate a rule become problems."""
+def parse_calls(
+    text: str, problems: Problems, *, in_define: bool, aggregates: frozenset[str] = frozenset()
+) -> RowCalls:
+    """Parses the text; raises SyntaxProblem. Calls that violate a rule become problems.
+    `aggregates`: those of the session."""
     tokens = tokenize(text)
     semantics = _semantics(text, tokens)
     blank = text
     for start, end, _ in semantics.values():
         blank = blank[:start] + " " * (end - start) + blank[end:]
     parsed = parse_expression(Excerpt.altered(blank, text))
-    return _CallFinder(parsed, semantics, problems, in_define=in_define).run()
+    finder = _CallFinder(parsed, semantics, problems, in_define=in_define)
+    return finder.run(aggregates)
 
 
 def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, bool]]:
@@ -124,12 +128,17 @@ def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, 
     return found
 
 
-def call_kind_of(node: exp.Expr) -> tuple[str, CallKind] | None:
-    """The name and kind of the call that a node is, without its FILTER and WITHIN GROUP."""
+def call_kind_of(
+    node: exp.Expr, aggregates: frozenset[str] = frozenset()
+) -> tuple[str, CallKind] | None:
+    """The name and kind of the call that a node is, without its FILTER and WITHIN GROUP.
+    `aggregates`: those of the session."""
     name = _NODES.get(type(node))
     if name is None and isinstance(node, exp.Anonymous):
         name = node.name.lower()
     kind = _KINDS.get(name) if name is not None else None
+    if name in aggregates:
+        kind = "aggregate"
     return None if name is None or kind is None else (name, kind)
 
 
@@ -179,13 +188,13 @@ class _CallFinder:
         self._problems = problems
         self._in_define = in_define
 
-    def run(self) -> RowCalls:
+    def run(self, aggregates: frozenset[str]) -> RowCalls:
         calls: dict[int, RowCall] = {}
         around: dict[int, RowCall | None] = {}
         # Breadth first: a node's parent comes before it.
         for node in self._parsed.root.walk():
             inside = around.get(id(node.parent)) if node is not self._parsed.root else None
-            known = call_kind_of(_function_of(node))
+            known = call_kind_of(_function_of(node), aggregates)
             if known is not None and not isinstance(node.parent, _CLAUSES):
                 name, kind = known
                 if isinstance(node, exp.Filter) and name in AGGREGATES:
@@ -329,7 +338,7 @@ class _CallFinder:
         elif kind in {"physical", "logical"} and not count:
             self._add(node, f"{spelled} takes an expression", f"write {spelled}(price)")
         elif kind == "aggregate":
-            least, most = AGGREGATES[name].arguments
+            least, most = aggregate_rule(name).arguments
             if count < least or (most is not None and count > most):
                 wanted = "one expression" if least == 1 else f"{least} expressions"
                 self._add(node, f"{spelled} takes {wanted}", None)

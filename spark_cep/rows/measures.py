@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, fold_list_sql, sorted_values_sql
+from spark_cep.expressions.aggregates import aggregate_rule, fold_list_sql, sorted_values_sql
 from spark_cep.expressions.conditions import TypeMismatch
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.operands import InexactError
 from spark_cep.expressions.problems import Place, Problems
+from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.expressions.syntax import Edit, SyntaxProblem, apply_edits
 from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.compiled import RowMeasure, RowReading, reading_name
@@ -32,8 +33,9 @@ from spark_cep.rows.spark_aggregates import (
     aggregate_name,
     check_spark_aggregates,
     presence_name,
+    with_user_texts,
 )
-from spark_cep.rows.texts import ResolvedRowText, RowPosition, RowScope, resolve_text
+from spark_cep.rows.texts import ResolvedRowText, RowPosition, RowScope, resolve_text, session_calls
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from spark_cep.udfs.row_program import Aggregate, MatchNumber
 
@@ -135,6 +137,7 @@ def compile_row_measures(
 ) -> tuple[RowMeasure, ...]:
     """The measures over `readings`, which are added; invalid measures become problems."""
     _check_names(wanted.measures, problems)
+    scope = replace(scope, aggregates=_session_aggregates(wanted.measures, scope, readings.types))
     texts = [(name, text, resolve_text(text, scope, problems)) for name, text in wanted.measures]
     bodies = [
         (name, text, _RowMeasureBody(found, readings))
@@ -156,8 +159,22 @@ def compile_row_measures(
         not readings.aggregates
         or check_spark_aggregates(readings.aggregate_samples, typer, problems)
     ):
-        _check_types(samples, typer, problems)
+        _check_types(samples, readings, typer, problems)
     return tuple(found)
+
+
+def _session_aggregates(
+    measures: Sequence[tuple[str, str]], scope: RowScope, types: RowTypes
+) -> frozenset[str]:
+    """The aggregates that are not Spark's own but of the session."""
+    calls = [each for _, text in measures for each in session_calls(text, scope)]
+    types.learn(each.sql for each in calls if not each.inner)
+    found: set[str] = set()
+    # A call is longer than those inside it.
+    for call in sorted(calls, key=lambda each: len(each.sql)):
+        if not call.inner & found and types.of(call.sql) == NOT_OF_ONE_ROW:
+            found.add(call.name)
+    return frozenset(found)
 
 
 def _check_names(measures: Sequence[tuple[str, str]], problems: Problems) -> None:
@@ -172,11 +189,17 @@ def _check_names(measures: Sequence[tuple[str, str]], problems: Problems) -> Non
         seen.add(name.casefold())
 
 
-def _check_types(samples: Sequence[tuple[str, str, str]], typer: Typer, problems: Problems) -> None:
+def _check_types(
+    samples: Sequence[tuple[str, str, str]],
+    readings: RowReadings,
+    typer: Typer,
+    problems: Problems,
+) -> None:
     answers = typer.of_row([sample for _, _, sample in samples]) if samples else []
     for (name, text, _), answer in zip(samples, answers, strict=True):
         if isinstance(answer, str):
-            problems.add(f"the measure {name}: {answer}", Place.whole(text))
+            message = with_user_texts(answer, readings.aggregate_samples)
+            problems.add(f"the measure {name}: {message}", Place.whole(text))
 
 
 class _RowMeasureBody:
@@ -294,7 +317,7 @@ class _RowMeasureBody:
         self._check_condition(call, rows)
         if self._counts_rows(call):
             return self._row_count(call, replace(rows, distinct=False), show)
-        how = AGGREGATES[call.name]
+        how = aggregate_rule(call.name)
         if how.engine is not None and len(call.arguments) == 1:
             argument = call.arguments[0]
             if all(map(self._is_over_row, call.operands)):
@@ -315,7 +338,7 @@ class _RowMeasureBody:
             return False
         is_best = call.name in {"max_by", "min_by"} and len(call.arguments) > _BEST_ARGUMENTS
         is_ordered = bool(call.order) and call.name not in _LISTED
-        return AGGREGATES[call.name].by_spark or is_ordered or is_best
+        return aggregate_rule(call.name).by_spark or is_ordered or is_best
 
     def _counts_rows(self, call: RowCall) -> bool:
         """count(*), count(b.*), count()"""
@@ -362,7 +385,7 @@ class _RowMeasureBody:
 
     def _fold(self, call: RowCall, rows: Aggregate, show: ReadingWriter) -> str:
         all_rows = replace(rows, distinct=False)
-        how = AGGREGATES[call.name]
+        how = aggregate_rule(call.name)
         if call.name in {"max_by", "min_by"}:
             x, y = (self._element(each, all_rows, show) for each in call.arguments)
             if call.filter is not None:
@@ -386,7 +409,7 @@ class _RowMeasureBody:
         self, arguments: Sequence[exp.Expr], call: RowCall, rows: Aggregate, show: ReadingWriter
     ) -> str:
         """The values of an aggregate's arguments; of several, structs where none is NULL."""
-        how = AGGREGATES[call.name]
+        how = aggregate_rule(call.name)
         clauses = [] if call.filter is None else [call.filter]
         if len(arguments) == 1 and all(map(self._is_over_row, [*arguments, *clauses])):
             text = how.argument.format(self._row_sql(arguments[0]))

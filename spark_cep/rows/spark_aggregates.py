@@ -67,6 +67,14 @@ def check_spark_aggregates(
     return not any(answers)
 
 
+def with_user_texts(message: str, samples: Sequence[AggregateSample]) -> str:
+    """The message with the user's texts in place of the names of aggregates."""
+    for number, each in reversed(list(enumerate(samples))):
+        shown = each.place.text[each.place.start : each.place.end]
+        message = message.replace(aggregate_name(number), shown)
+    return message
+
+
 def _explain(answer: str, place: Place) -> tuple[str, str | None]:
     if "pandas UDF" in answer or "pythonud" in answer:
         shown = place.text[place.start : place.end]

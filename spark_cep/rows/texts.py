@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from spark_cep.expressions.aggregates import AGGREGATES, AGGREGATES_HINT, NAVIGATIONS
 from spark_cep.expressions.names import (
@@ -26,14 +26,20 @@ from spark_cep.expressions.names import (
     name_parts_of,
     quote_name,
 )
+from spark_cep.expressions.problems import Problems
 from spark_cep.expressions.refusals import find_refusals
-from spark_cep.expressions.syntax import ParsedExpression, SyntaxProblem
+from spark_cep.expressions.syntax import (
+    SPARK_FUNCTIONS,
+    ParsedExpression,
+    SyntaxProblem,
+    apply_edits,
+)
 from spark_cep.expressions.user_functions import find_user_function
-from spark_cep.rows.calls import SEMANTICS_HINT, RowCall, RowCalls, parse_calls
+from spark_cep.rows.calls import SEMANTICS_HINT, RowCall, RowCalls, call_kind_of, parse_calls
 from spark_cep.udfs.program import Variable
 
 if TYPE_CHECKING:
-    from spark_cep.expressions.problems import Place, Problems
+    from spark_cep.expressions.problems import Place
     from spark_cep.expressions.row_variables import RowVariables
     from spark_cep.expressions.schema import ColumnInfo, Typer
     from spark_cep.udfs.expressions import Type
@@ -75,12 +81,14 @@ _OTHER_SYSTEMS = {
 @dataclass(frozen=True)
 class RowScope:
     """The scope of names. `own`: the variable being defined; None in measures. `at_end`: the answer
-    has one row for each match, so names are read from the last row of the match."""
+    has one row for each match, so names are read from the last row of the match. `aggregates`: the
+    session's own."""
 
     names: PatternNames
     variables: RowVariables
     own: int | None = None
     at_end: bool = False
+    aggregates: frozenset[str] = frozenset()
 
     @property
     def universal(self) -> int:
@@ -183,7 +191,7 @@ def resolve_text(text: str, scope: RowScope, problems: Problems) -> ResolvedRowT
     before = len(problems.found)
     in_define = scope.own is not None
     try:
-        calls = parse_calls(text, problems, in_define=in_define)
+        calls = parse_calls(text, problems, in_define=in_define, aggregates=scope.aggregates)
     except SyntaxProblem as problem:
         hint = (
             "write conditions as in WHERE: price < PREV(price)"
@@ -201,6 +209,63 @@ def resolve_text(text: str, scope: RowScope, problems: Problems) -> ResolvedRowT
     _check_functions(calls, problems, in_define=in_define)
     found = _RowTextResolver(calls, scope, problems).run()
     return found if len(problems.found) == before else None
+
+
+@dataclass(frozen=True)
+class SessionCall:
+    """A call of a function that Spark may not have itself, over an input row. `inner`: the
+    names of such functions inside it."""
+
+    name: str
+    sql: str
+    inner: frozenset[str]
+
+
+def session_calls(text: str, scope: RowScope) -> list[SessionCall]:
+    """Calls that may be aggregates of the session: they contain no other aggregate."""
+    unknown = Problems()
+    try:
+        calls = parse_calls(text, unknown, in_define=False)
+    except SyntaxProblem:
+        return []
+    parsed, found = calls.parsed, []
+    nodes = [each for each in parsed.root.find_all(exp.Anonymous) if _is_of_session(each)]
+    if not nodes:
+        return []
+    references = _RowTextResolver(calls, scope, unknown).run().references
+    edits = [each.edit() for each in references if each.column is not None]
+    for node in nodes:
+        if not calls.below(node):
+            start, end = _span_of_call(parsed, node)
+            sql = apply_edits(parsed.text, start, end, edits)
+            below = [each for each in node.find_all(exp.Anonymous) if each is not node]
+            inner = {each.name.lower() for each in below if _is_of_session(each)}
+            found.append(SessionCall(node.name.lower(), sql, frozenset(inner)))
+    return found
+
+
+def _span_of_call(parsed: ParsedExpression, node: exp.Expr) -> tuple[int, int]:
+    """The characters of a call without its FILTER and WITHIN GROUP."""
+    while isinstance(node.parent, exp.Filter | exp.WithinGroup):
+        node = node.parent
+    first, last = parsed.tokens_of(node)
+    depth = 0
+    for token in parsed.tokens[first + 1 : last + 1]:
+        depth += token.token_type == TokenType.L_PAREN
+        depth -= token.token_type == TokenType.R_PAREN
+        if not depth:
+            return parsed.tokens[first].start, token.end + 1
+    return parsed.span(node)
+
+
+def _is_of_session(node: exp.Anonymous) -> bool:
+    name = node.name
+    return not (
+        name.upper() in SPARK_FUNCTIONS
+        or call_kind_of(node) is not None
+        or name.startswith("__cep_")
+        or find_user_function(name.lower()) is not None
+    )
 
 
 def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) -> None:

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.spark.selection import Expression, as_column, quote_column, select_named
 from spark_cep.spark.versions import error_text, silence_spark
 from spark_cep.udfs.expressions import Constant, Type
@@ -284,5 +285,5 @@ def error_sentence(problem: PySparkException) -> str:
     text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
     text = re.split(r"\s*SQLSTATE:|\n", text, maxsplit=1)[0]
     if isinstance(problem, ParseException | AnalysisException) and "GROUP BY clause" in text:
-        return "an aggregate function has no place in a condition on one row."
+        return NOT_OF_ONE_ROW
     return text.rstrip(";").strip()

@@ -8,7 +8,7 @@ from spark_cep.rows.compiled import reading_name
 from spark_cep.udfs.expressions import Type
 from tests.compiling import COLUMNS
 from tests.fake_typer import LocalTyper
-from tests.rows.compiling import Result, compiled
+from tests.rows.compiling import Result, compiled, marked, problems
 
 
 class Typer(LocalTyper):
@@ -63,6 +63,20 @@ def short(text: str, rows: str = "all") -> str:
         ("FINAL sum(b.price) / 2", "<!sum(b: `price`)> / 2"),
         ("min(DISTINCT price)", "<min(*: distinct `price`)>"),
         ("any_value(b.price)", "<first(b)[`price`]>"),
+        (
+            "sum(b.price) FILTER (WHERE b.qty > 3) + 1",
+            "<sum(b: CASE WHEN `qty` > 3 THEN `price` END)> + 1",
+        ),
+        (
+            "FINAL count(*) FILTER (WHERE qty > 3 OR price IS NULL)",
+            "<!count(*: CASE WHEN `qty` > 3 OR `price` IS NULL THEN 1 END)>",
+        ),
+        ("count(u.*) FILTER (WHERE u.qty > 3)", "<count(a|b: CASE WHEN `qty` > 3 THEN 1 END)>"),
+        (
+            "collect_list(b.name) FILTER (WHERE b.qty > 3)",
+            "(array_compact(<list(b: CASE WHEN `qty` > 3 THEN `name` END)>))",
+        ),
+        ("round(median(b.price), 1)", "round(__cep_g0, 1)"),
         ("collect_list(price + 1)", "(array_compact(<list(*: `price` + 1)>))"),
         (
             "LAST(name || CLASSIFIER())",
@@ -117,3 +131,88 @@ def test_what_fails_on_other_rows_is_computed_on_the_rows_of_its_variable(
         typer=Typer(COLUMNS),
     )  # fmt: skip
     assert shipped in found.shipment.texts
+
+
+@pytest.mark.parametrize(
+    ("text", "aggregate", "readings"),
+    [
+        (
+            "percentile(b.price, 0.5)",
+            "percentile(__cep_m0, 0.5) FILTER (WHERE __cep_in0)",
+            ["list(b: `price`)"],
+        ),
+        (
+            "FINAL corr(price, qty) FILTER (WHERE price > qty OR flag)",
+            "corr(__cep_m0, __cep_m1) FILTER (WHERE __cep_in0 AND (__cep_m0 > __cep_m1 OR "
+            "__cep_m2))",
+            ["!list(*: `price`)", "!list(*: `qty`)", "!list(*: `flag`)"],
+        ),
+        (
+            "mode() WITHIN GROUP (ORDER BY u.addr.city DESC)",
+            "mode() WITHIN GROUP (ORDER BY __cep_m0.city DESC) FILTER (WHERE __cep_in0)",
+            ["list(a|b: `addr`)"],
+        ),
+        (
+            "max_by(CLASSIFIER(), price % MATCH_NUMBER(), 2)",
+            "max_by(__cep_m1, __cep_m0 % __cep_m2, 2) FILTER (WHERE __cep_in0)",
+            ["list(*: `price`)", "list(*: )", "match number"],
+        ),
+    ],
+)
+def test_spark_computes_other_aggregates_over_lists(
+    text: str, aggregate: str, readings: list[str]
+) -> None:
+    found = measured(text)
+    (one,) = found.compiled.aggregates
+    assert (one.sql, found.readings()) == (aggregate, readings)
+    assert set(one.readings) == set(range(len(readings)))
+
+
+def test_an_aggregate_that_two_measures_have_is_computed_once() -> None:
+    measures = {"x": "median(b.price)", "y": "upper(median(b.price))"}
+    found = compiled("a b", measures=measures, typer=Typer(COLUMNS))
+    assert [each.sql for each in found.compiled.measures] == ["__cep_g0", "upper(__cep_g0)"]
+    assert len(found.compiled.aggregates) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "at", "hint"),
+    [
+        ("FIRST(price) FILTER (WHERE qty > 3)", "FIRST reads one row", "FIRST(price)", "max_by"),
+        ("upper(name) FILTER (WHERE qty > 3)", "FILTER follows an agg", "upper(name)", "sum("),
+        ("array_agg(price ORDER BY ts)", "not Spark SQL", "ORDER BY ts", "array_sort(array_agg"),
+        ("max(b.price ORDER BY b.ts DESC)", "not Spark SQL", "ORDER BY b.ts", "max(b.price)"),
+        (
+            "listagg(DISTINCT name, '-' ORDER BY ts)",
+            "not Spark SQL",
+            "ORDER BY ts",
+            "listagg(DISTINCT name, '-') WITHIN GROUP (ORDER BY ts)",
+        ),
+        ("count(*) FILTER (WHERE b.qty > 3)", "mixes b and all rows", "count(*)", "count(b.*)"),
+        ("sum(b.qty) FILTER (WHERE qty > 3)", "mixes b and all rows", "sum(b.qty)", "in front"),
+        ("sum(qty) FILTER (WHERE qty)", "must be TRUE or FALSE", "qty)", "compare"),
+        ("sum(qty) FILTER (WHERE sum(qty) > 3)", "SUM cannot contain", "sum(qty) > 3", "nested"),
+        ("median(sum(qty))", "MEDIAN cannot contain the aggregate SUM", "sum(qty)", "nested"),
+        (
+            "listagg(DISTINCT name) WITHIN GROUP (ORDER BY ts)",
+            "its own values only",
+            "ts)",
+            "ORDER BY name",
+        ),
+    ],
+)
+def test_a_wrong_aggregate_is_refused_where_it_stands(
+    text: str, message: str, at: str, hint: str
+) -> None:
+    (problem,) = problems("a b+", measures={"m": text}, typer=Typer(COLUMNS))
+    assert message in problem["message"]
+    assert marked(problem).startswith(at)
+    assert hint in problem["hint"]
+
+
+def test_on_a_stream_spark_cannot_group_the_answer() -> None:
+    (problem,) = problems(
+        "a b+", measures={"m": "median(price)"}, typer=Typer(COLUMNS), in_batch=False
+    )
+    assert "on a stream median() cannot be computed" in problem["message"]
+    assert "collect_list" in problem["hint"]

@@ -6,11 +6,12 @@ import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd  # noqa: TC002 - Spark reads the types of functions
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
-from spark_cep import row_pattern
+from spark_cep import PatternError, row_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -235,3 +236,89 @@ def test_listagg_sorts_distinct_values(data: DataFrame) -> None:
     found = match(data, {"m": "MATCH_NUMBER()", "m0": text})
     rows = matched(data).withColumn("s", F.expr("CASE WHEN label > '' THEN s END"))
     compare(found, rows, [(text, text)], "k m")
+
+
+def test_unmatched_rows_stay_and_have_no_aggregates(data: DataFrame) -> None:
+    only = row_pattern("b{2,}", {"b": "x > 0"})
+    found = data.match_pattern(
+        only,
+        partition_by="k",
+        order_by="t",
+        measures={"m": "MATCH_NUMBER()", "middle": "median(x)", "n": "count(*)"},
+        rows="all with unmatched",
+    )
+    rows = [(row.m is None, row.middle is None, row.n is None) for row in found.collect()]
+    assert len(rows) == data.count()
+    assert set(rows) == {(True, True, True), (False, False, False)}
+
+
+def test_one_partition_of_all_rows_keeps_its_matches_apart(
+    data: DataFrame, conf: dict[str, str]
+) -> None:
+    """In ranges, too, where each task counts places anew."""
+    conf["spark.cep.slices"] = "on"
+    pattern = row_pattern("b+", {"b": "i > 3"})
+    ordered = data.selectExpr("CAST(substr(k, 2) AS INT) * 1000 + t AS at", "i")
+    found = ordered.match_pattern(
+        pattern, order_by="at", measures={"v": "bit_xor(at)", "ats": "collect_list(at)"}
+    ).collect()
+    assert found
+    for row in found:
+        expected = 0
+        for at in row.ats:
+            expected ^= at
+        assert row.v == expected
+
+
+def test_aggregates_of_the_session_are_known(spark: SparkSession, data: DataFrame) -> None:
+    register_aggregate(spark, "own_max", "max")
+    spark.udf.register("twice", lambda v: None if v is None else 2 * v, "int")
+    measures = {
+        "a": "own_max(x) = max(x)",
+        "b": "own_max(i) FILTER (WHERE CLASSIFIER() = 'b') <=> max(b.i)",
+        "c": "twice(own_max(i)) <=> max(twice(i))",
+    }
+    found = match(data.filter("x IS NOT NULL"), measures).select(*measures)
+    assert {value for row in found.collect() for value in row} == {True, None}
+
+
+def register_aggregate(spark: SparkSession, name: str, known: str) -> None:
+    """An aggregate of Spark under a name of the session's, in place of one written in Java."""
+    jvm: Any = spark._jvm
+    registry = spark._jsparkSession.sessionState().functionRegistry()
+    identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+    try:
+        builder = registry.lookupFunctionBuilder(identifier(known)).get()
+    except Exception:
+        # Newer versions have names in three parts.
+        some = jvm.scala.Some
+        builder = registry.lookupFunctionBuilder(
+            identifier(known, some("builtin"), some("system"))
+        ).get()
+    registry.createOrReplaceTempFunction(name, builder, "scala_udf")
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        ("percentile(b.x, 2)", "between [0.0, 1.0]"),
+        ("regr_slope(b.x)", "2 parameters"),
+        ("median(b.v)", "data type mismatch"),
+        ("median(b.x).z", "median(b.x)"),
+        ("py_mean(b.x)", "an aggregate in Python"),
+    ],
+)
+def test_errors_about_aggregates_are_at_their_place(
+    spark: SparkSession, data: DataFrame, measure: str, message: str
+) -> None:
+    @F.pandas_udf("double")  # type: ignore[call-overload, untyped-decorator]
+    def mean(values: pd.Series) -> float:
+        return float(values.mean())
+
+    spark.udf.register("py_mean", mean)
+    with pytest.raises(PatternError) as caught:
+        match(data, {"m": measure})
+    assert message in str(caught.value)
+    assert "__cep" not in str(caught.value)
+    (problem,) = caught.value.details["problems"]  # type: ignore[call-overload, misc]
+    assert problem["text"] == measure
