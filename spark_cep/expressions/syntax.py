@@ -14,12 +14,13 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
+from spark_cep.expressions.identifiers import NamePredicate, mark_names, no_names
 from spark_cep.expressions.problems import Place
 from spark_cep.udfs.errors import CepError
 
@@ -41,7 +42,21 @@ __all__ = ["Expr", "SparkParser"]
 
 Edit = tuple[int, int, str]  # (start, end, replacement) in the whole text
 _SPAN = "cep_span"
-_DIALECT = Spark()
+
+
+class _SparkExpressions(Spark):
+    """Spark without commands: sqlglot would read all that follows SHOW or CALL as one string."""
+
+    class Tokenizer(Spark.Tokenizer):
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            text: kind
+            for text, kind in Spark.Tokenizer.KEYWORDS.items()
+            if kind != TokenType.COMMAND and not set(text) & set("{}%")
+        }
+
+
+_DIALECT = _SparkExpressions()
 _OPEN = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1}
 _CLOSE = {TokenType.R_PAREN: 1, TokenType.R_BRACKET: 1}
 # An INTERVAL keyword is at most this many tokens before the recorded tokens of its node.
@@ -93,6 +108,10 @@ _WITH_GRAMMAR = frozenset(
 )  # fmt: skip
 
 
+# Names that sqlglot reads as constructors in front of a bracket.
+_CONSTRUCTORS = frozenset({"array", "list", "map"})
+
+
 class _ExpressionParser(SparkParser):
     """sqlglot's Spark parser; every rule records the tokens of its node."""
 
@@ -107,6 +126,18 @@ class _ExpressionParser(SparkParser):
         for name, rule in SparkParser.NO_PAREN_FUNCTION_PARSERS.items()
         if name != "TRANSFORM"
     }
+
+    def _parse_bracket(self, this: Any = None) -> Any:
+        """A column called array or list, `list[0]`, is not a constructor."""
+        name = this.this if isinstance(this, exp.Column) else this
+        if not isinstance(name, exp.Identifier) or name.name.lower() not in _CONSTRUCTORS:
+            return super()._parse_bracket(this)
+        spelled = name.this
+        name.set("this", "_")
+        try:
+            return super()._parse_bracket(this)
+        finally:
+            name.set("this", spelled)
 
 
 def _build_navigation(kind: type[exp.First | exp.Last]) -> Callable[[list[Expr]], Expr]:
@@ -141,10 +172,13 @@ for _name in dir(_ExpressionParser):
 class ParsedExpression:
     """An expression: its text, its tree, and the tokens of each node."""
 
-    def __init__(self, text: str, root: exp.Expr, tokens: Sequence[Token]) -> None:
+    def __init__(
+        self, text: str, root: exp.Expr, tokens: Sequence[Token], is_name: NamePredicate = no_names
+    ) -> None:
         self.text = text
         self.root = root
         self.tokens = tokens
+        self._is_name = is_name
 
     def tokens_of(self, node: exp.Expr) -> tuple[int, int]:
         """First and last token of the node."""
@@ -168,7 +202,7 @@ class ParsedExpression:
     def cut(self, node: exp.Expr, edits: Iterable[Edit] = ()) -> str:
         """The node's text with edits."""
         start, end = self.span(node)
-        if node is not self.root and _tree(self.text[start:end]) != node:
+        if node is not self.root and _tree(self.text[start:end], self._is_name) != node:
             raise SyntaxProblem(
                 "this part of the expression is ambiguous; put it in parentheses",
                 self.place(node),
@@ -254,14 +288,14 @@ class ParsedExpression:
         return first, last
 
 
-def parse_expression(text: str) -> ParsedExpression:
-    """Parses one expression.
+def parse_expression(text: str, is_name: NamePredicate = no_names) -> ParsedExpression:
+    """Parses one expression. `is_name`: whether a word such as current_date is a column.
 
     >>> parsed = parse_expression("a.x + 1 < b.x")
     >>> parsed.text_of(parsed.root.this)
     'a.x + 1'
     """
-    tokens = _tokens(text)
+    tokens = mark_names(_tokens(text), text, is_name)
     if not tokens:
         raise SyntaxProblem("the expression is empty", Place.whole(text))
     for token in tokens:
@@ -274,7 +308,10 @@ def parse_expression(text: str) -> ParsedExpression:
         raise _syntax_problem(text, error) from None
     except RecursionError:
         raise SyntaxProblem("the expression is nested too deeply", Place.whole(text)) from None
-    return ParsedExpression(text, root, tokens)
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError):
+        # sqlglot does not expect every text: `else + 1` makes it read beyond the last token.
+        raise SyntaxProblem("this is not a Spark SQL expression", Place.whole(text)) from None
+    return ParsedExpression(text, root, tokens, is_name)
 
 
 def tokenize(text: str) -> list[Token]:
@@ -309,9 +346,9 @@ def _parse_tokens(tokens: list[Token], text: str) -> exp.Expr:
     return root
 
 
-def _tree(text: str) -> exp.Expr | None:
+def _tree(text: str, is_name: NamePredicate) -> exp.Expr | None:
     try:
-        return _parse_tokens(_tokens(text), text)
+        return _parse_tokens(mark_names(_tokens(text), text, is_name), text)
     except (ParseError, SyntaxProblem):
         return None
 

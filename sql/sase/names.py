@@ -24,11 +24,13 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError
 
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.problems import Place, Problems, list_names, nearest_name
 from spark_cep.expressions.refusals import REFUSED_AGGREGATES
-from spark_cep.expressions.syntax import SparkParser, SyntaxProblem, parse_expression
+from spark_cep.expressions.syntax import SparkParser
 from spark_cep.expressions.types import parse_literal
 from spark_cep.expressions.user_functions import UserFunction, find_user_function
 from spark_cep.sql.parameters import sql_string
@@ -325,10 +327,10 @@ def name_sql(name: str) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether Spark reads it as a name on both sides of a dot."""
+    """Whether every SQL parser reads it as a name on both sides of a dot."""
     try:
-        root = parse_expression(f"{name}.{name} = 1").root
-    except SyntaxProblem:
+        (root,) = Spark().parse_into(exp.Condition, f"{name}.{name} = 1")
+    except (ParseError, LookupError):
         return False
-    column = root.this
+    column = None if root is None else root.this
     return isinstance(column, exp.Column) and [part.name for part in column.parts] == [name, name]
