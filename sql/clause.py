@@ -221,7 +221,21 @@ def _may_end(statement: Statement, index: int, first: int, *, in_pattern: bool) 
     token = statement.tokens[index - 1]
     if token.kind == "symbol":
         return token.text in {")", "]"} or (in_pattern and token.text in {"+", "*", "?", "}"})
-    return not token.is_word(*_UNFINISHED)
+    return not token.is_word(*_UNFINISHED) or _is_name(statement, index - 1, first)
+
+
+def _is_name(statement: Statement, index: int, first: int) -> bool:
+    """Whether a word, which may be an operator, is a name because of what is before it."""
+    before = index - 1
+    if before < first:
+        return False
+    is_target = statement.is_at(before - 2, "SKIP", "TO") or statement.is_at(before - 1, "SKIP")
+    return (
+        statement.symbol(before, ",", ".")
+        or statement.is_at(before, "AS")
+        or statement.is_at(before, "BY")
+        or (is_target and statement.tokens[before].is_word("TO", "FIRST", "LAST"))
+    )
 
 
 def _may_follow(statement: Statement, name: str, content: int, stop: int) -> bool:

@@ -77,7 +77,7 @@ def _hint_value(
         value = arguments[0]
         if name in _TEXTS and value.kind == "string":
             return value.text
-        if name in _LIMITS and value.kind == "number" and value.text.isdigit():
+        if name in _LIMITS and value.kind == "number" and re.fullmatch(r"\d{1,18}", value.text):
             return int(value.text)
         if name == "seconds" and value.kind == "number" and re.fullmatch(r"\d*\.\d+", value.text):
             return float(value.text)
@@ -101,10 +101,13 @@ def _read_shed(statement: Statement, at: tuple[int, int], arguments: tuple[SqlTo
         raise _hint_error(statement, at, error) from None
 
 
+_NUMBER = re.compile(r"(\d{1,18}(\.\d{0,18})?|\.\d{1,18})(e[+-]?\d{1,3})?", re.I)
+
+
 def _literal_value(token: SqlToken) -> Any:
-    if token.kind != "number":
+    if token.kind != "number" or not _NUMBER.fullmatch(token.text):
         return token.text
-    return int(token.text) if token.text.isdigit() else float(token.text)
+    return int(token.text) if token.text.isdecimal() else float(token.text)
 
 
 def _hint_error(statement: Statement, span: tuple[int, int], error: CepError) -> PatternError:

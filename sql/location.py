@@ -23,6 +23,11 @@ _NOT_A_NAME = {
     "LATERAL", "UNION", "EXCEPT", "INTERSECT", "MINUS", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE",
     "LIMIT", "WINDOW", "SET", "WHEN", "THEN", "ELSE", "END",
 }  # fmt: skip
+# Spark refuses these as aliases even behind AS; FROM and JOIN would begin another table here.
+_NOT_AN_ALIAS = {
+    "ANTI", "CROSS", "EXCEPT", "FROM", "FULL", "INNER", "INTERSECT", "JOIN", "LATERAL", "LEFT",
+    "MINUS", "NATURAL", "ON", "RIGHT", "SEMI", "UNION", "USING",
+}  # fmt: skip
 _CLAUSE_STARTS = (
     ("PARTITION", "BY"), ("ORDER", "BY"), ("MEASURES",), ("ONE", "ROW", "PER"),
     ("ALL", "ROWS", "PER"), ("AFTER", "MATCH"),
@@ -229,12 +234,20 @@ def _end_of_version(statement: Statement, index: int, stop: int) -> int | None:
 
 
 def _end_of_alias(statement: Statement, index: int, stop: int) -> int | None:
-    if statement.is_at(index, "AS"):
-        index += 1
-    if index >= stop or not _is_name(statement, index):
+    has_as = statement.is_at(index, "AS")
+    index += has_as
+    is_alias = _is_alias if has_as else _is_name
+    if index >= stop or not is_alias(statement, index):
         return None
     after = index + 1
     return _end_of_brackets(statement, after, stop) if statement.symbol(after, "(") else after
+
+
+def _is_alias(statement: Statement, index: int) -> bool:
+    """Whether Spark takes the word as an alias behind AS."""
+    token = statement.tokens[index]
+    is_word = token.kind == "word" and token.text.upper() not in _NOT_AN_ALIAS
+    return token.kind == "quoted" or is_word
 
 
 def _is_name(statement: Statement, index: int) -> bool:

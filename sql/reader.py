@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.quantifiers import MAX_TOKENS, QuantifierError, read_quantifier
+from spark_cep.expressions.syntax import MAX_DIGITS
 from spark_cep.pattern import Pattern, all_of, any_of, event, no, seq
 from spark_cep.sql.clause import (
     Clause,
@@ -52,6 +53,7 @@ _SKIP_HINT = (
 
 def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
     """The parts of a clause; raises PatternError at the first mistake."""
+    _check_numbers(statement, location)
     parts = find_sections(statement, location.opened + 1, location.closed)
     pattern = parts.get("PATTERN")
     if pattern is None:
@@ -74,6 +76,13 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
         hints=read_hints(statement, location.hint),
         hint=location.hint and _trim_span(statement, location.hint),
     )
+
+
+def _check_numbers(statement: Statement, location: ClauseLocation) -> None:
+    for index in range(location.opened, location.closed):
+        token = statement.tokens[index]
+        if token.kind == "number" and len(token.text) > MAX_DIGITS:
+            raise statement.error_at("this number has too many digits", index)
 
 
 def _no_pattern_error(statement: Statement, location: ClauseLocation) -> PatternError:
@@ -133,6 +142,8 @@ _STRATEGIES: Mapping[str, StrategyName] = {
     "SKIP TILL NEXT MATCH": "skip till next match",
     "STRICT": "strict",
 }
+# The reader recurses once for each level.
+_MAX_DEPTH = 100
 _EXAMPLE = "PATTERN SEQ(a, NOT x, b+, c), with AND(...) and OR(...) inside it"
 
 
@@ -179,10 +190,17 @@ class _EventPatternReader:
         self.statement = statement
         self.index = section.content
         self.stop = section.stop
+        self.depth = 0
 
     def part(self) -> Pattern:
         """An operator with its parts, a negated variable or a variable; then a quantifier."""
         begin = self.index
+        if self.depth > _MAX_DEPTH:
+            raise self.statement.error_at(
+                f"the pattern is nested deeper than {_MAX_DEPTH} levels",
+                begin,
+                hint="write SEQ(a, b, c) instead of SEQ(a, SEQ(b, c))",
+            )
         if self._word("NOT", "NEG") or self._symbol("!", "~"):
             self.index += 1
             return self._checked(begin, lambda: no(self._variable()))
@@ -199,10 +217,12 @@ class _EventPatternReader:
         assert callable(operator)
         begin = self.index
         self.index += 2
+        self.depth += 1
         parts = [self.part()]
         while self._symbol(","):
             self.index += 1
             parts.append(self.part())
+        self.depth -= 1
         if not self._symbol(")"):
             raise self.unexpected()
         self.index += 1

@@ -74,6 +74,8 @@ class LocalTyper:
             return self._type(parse_expression(expression).root)
         except (SyntaxProblem, _Untypable) as problem:
             return f"cannot type {expression}: {problem}"
+        except RecursionError:
+            return "cannot type an expression of this depth"
 
     def _type(self, node: exp.Expr) -> Type:  # noqa: PLR0911, PLR0912
         if isinstance(node, exp.Column):

@@ -168,6 +168,9 @@ class _ConjunctClassifier:
         except SyntaxProblem as problem:
             self._problems.add(problem.message, problem.place)
             return []
+        except RecursionError:
+            # The translation reports it.
+            return []
 
     def _learn(self, rows: Sequence[Conjunct], found: Sequence[RowPart]) -> None:
         """Gets all types in one call; those of plain columns are known."""

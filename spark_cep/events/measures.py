@@ -149,7 +149,7 @@ class _MeasureReader:
     def __post_init__(self) -> None:
         self._reads: dict[int, set[str]] = {}
         for text in self.compiled.after:
-            parsed = parse_expression(text)
+            parsed = parse_expression(text, self.names.is_name)
             for column in columns_of(parsed.root):
                 self._after(parsed, column)
 
@@ -159,7 +159,7 @@ class _MeasureReader:
     def read(self, text: str) -> MeasureBody | None:
         """The measure with its names resolved; None, with problems, if it is invalid."""
         try:
-            parsed = parse_expression(text)
+            parsed = parse_expression(text, self.names.is_name)
         except SyntaxProblem as problem:
             self.problems.add(
                 f"this is not a Spark SQL expression: {problem.message}",

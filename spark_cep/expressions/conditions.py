@@ -169,7 +169,7 @@ def parse_conjuncts(
 ) -> Iterator[Conjunct]:
     """Yields the valid conjuncts of a condition and reports the others as problems."""
     try:
-        parsed = parse_expression(source.text)
+        parsed = parse_expression(source.text, names.is_name)
     except SyntaxProblem as problem:
         problems.add(
             f"this is not a Spark SQL expression: {problem.message}",

@@ -27,7 +27,6 @@ _BEHIND_OPERANDS = {
     "IS", "NOT", "END", "COLLATE", "ASC", "DESC", "NULLS", "OVER", "FILTER", "WITHIN", "AT",
 }  # fmt: skip
 _PREFIXES = {"NOT", "CASE", "INTERVAL", "DISTINCT", "ALL", "BOTH", "LEADING", "TRAILING"}
-_PAIRS = {("CASE", "WHEN"), *((word, "FROM") for word in ("BOTH", "LEADING", "TRAILING"))}
 _CONSTANTS = {"NULL", "TRUE", "FALSE"}
 _QUERIES = {"SELECT", "WITH", "VALUES", "TABLE", "FROM"}
 _FIRST_WORDS = {*_QUERIES, "WHERE"}
@@ -115,8 +114,9 @@ class _NameMarker:
             return self._read_after_operand(at)
         if is_call or self._is_keyword(at):
             self._cases += self._words[at] == "CASE" and not is_call
-            # Between the words of a pair there is no operand.
-            return at + 1 + ((self._words[at], self._word_at(at + 1)) in _PAIRS)
+            # There is no operand between the two words.
+            is_case = self._words[at] == "CASE" and self._word_at(at + 1) == "WHEN"
+            return at + 1 + (is_case or self._is_before_from(at))
         if self._is_constant(at):
             self._expects = False
             return at + 1
@@ -158,8 +158,7 @@ class _NameMarker:
         if self._tokens_type(at + 1) in _VALUES - {TokenType.NUMBER} and word not in _INFIX:
             # DATE '2024-01-01', INTERVAL '5' DAYS, DISTINCT 'x'
             return True
-        if self._word_at(at + 1) == "FROM":
-            # EXTRACT(YEAR FROM ts), trim(BOTH FROM name)
+        if self._is_before_from(at):
             return True
         if word == "CASE":
             return self._is_case(at)
@@ -169,13 +168,20 @@ class _NameMarker:
             return self._is_prefix(at)
         return word in _INFIX and not self._is_operand(at)
 
+    def _is_before_from(self, at: int) -> bool:
+        """EXTRACT(YEAR FROM ts), trim(BOTH FROM name)."""
+        is_first = self._shown_at(at - 1) == "(" and self._word_at(at + 1) == "FROM"
+        return is_first and self._begins_operand(at + 2)
+
     def _is_prefix(self, at: int) -> bool:
         """Whether NOT, DISTINCT, INTERVAL and the like are in front of an operand."""
         word, following = self._words[at], self._shown_at(at + 1)
         if word == "INTERVAL" and following in _SIGNS:
             return bool(self._word_at(at + 3)) and self._word_at(at + 3) not in _INFIX
-        is_first = word in {"NOT", "INTERVAL"} or self._shown_at(at - 1) == "("
-        return is_first and (following in {*_SIGNS, "*"} or self._begins_operand(at + 1))
+        begins = following in _SIGNS or self._begins_operand(at + 1)
+        if word in {"NOT", "INTERVAL"}:
+            return begins
+        return self._shown_at(at - 1) == "(" and (begins or following == "*")
 
     def _is_case(self, at: int) -> bool:
         """CASE WHEN, CASE x WHEN; a column otherwise."""

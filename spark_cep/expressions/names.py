@@ -56,18 +56,29 @@ class NamePart:
 
 
 class PatternNames:
-    """The variables of a pattern and the columns of its input."""
+    """The variables of a pattern and the columns of its input. `columns_first`: a bare name in
+    count() is a column if there is one of this name, as in row patterns."""
 
     def __init__(
-        self, variables: Sequence[Variable], columns: Sequence[ColumnInfo], *, case_sensitive: bool
+        self,
+        variables: Sequence[Variable],
+        columns: Sequence[ColumnInfo],
+        *,
+        case_sensitive: bool,
+        columns_first: bool = False,
     ) -> None:
         self.variables = tuple(variables)
         self.columns = tuple(columns)
         self.case_sensitive = case_sensitive
+        self._columns_first = columns_first
         self._ids = {v.name.casefold(): number for number, v in enumerate(variables)}
 
     def variable(self, name: str) -> int | None:
         return self._ids.get(name.casefold())
+
+    def is_name(self, word: str) -> bool:
+        """Whether a word is the name of a variable or of a column."""
+        return self.variable(word) is not None or bool(self.matching(word))
 
     def column(self, name: str, place: Place, problems: Problems) -> ColumnInfo | None:
         """The input column of this name; None, with a problem, if there is not exactly one."""
@@ -116,19 +127,33 @@ class PatternNames:
         if variable is None:
             return self._of_own(node, parts, own, problems)
         if len(parts) > 1:
-            return self._of_variable(node, parts, variable, problems)
-        place = parts[0].place
-        if isinstance(node.parent, exp.Count):
+            return self._of_variable(node, parts, variable, own, problems)
+        place, is_column = parts[0].place, own is not None and bool(self.matching(parts[0].name))
+        if isinstance(node.parent, exp.Count) and not (is_column and self._columns_first):
             return Reference(node, variable, None, place.start, place.end)
-        if own is not None and self.matching(parts[0].name):
+        if is_column:
             return self._of_own(node, parts, own, problems)
         self._bare_variable(parts[0], problems)
         return None
 
     def _of_variable(
-        self, node: exp.Column, parts: Sequence[NamePart], variable: int, problems: Problems
+        self,
+        node: exp.Column,
+        parts: Sequence[NamePart],
+        variable: int,
+        own: int | None,
+        problems: Problems,
     ) -> Reference | None:
-        """variable.column"""
+        """variable.column, also where a struct column has the variable's name."""
+        struct = self.matching(parts[0].name) if own is not None else []
+        if struct and not self.matching(parts[1].name):
+            name, field = parts[0].name, parts[1].name
+            problems.add(
+                f"{name} is a variable here, and the input has no column {field}",
+                parts[1].place,
+                hint=f"write ({name}).{field} for the field of the column {name}",
+            )
+            return None
         column = self.column(parts[1].name, parts[1].place, problems)
         start, end = parts[0].place.start, parts[1].place.end
         place = Place(parts[0].place.text, start, parts[-1].place.end)
@@ -234,8 +259,8 @@ def name_parts_of(parsed: ParsedExpression, node: exp.Column) -> list[NamePart]:
     while isinstance(top.parent, exp.Dot) and top.parent.this is top:
         top = top.parent
     at, _ = parsed.tokens_of(top)
-    # The node may begin with parentheses: `(a.x)`.
-    while parsed.tokens[at].token_type == TokenType.L_PAREN:
+    # The node may begin with parentheses, and with a plus that the tree does not have: `+(a.x)`.
+    while parsed.tokens[at].token_type in {TokenType.L_PAREN, TokenType.PLUS}:
         at += 1
     parts = []
     for _ in node.parts:

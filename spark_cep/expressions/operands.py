@@ -27,6 +27,8 @@ from spark_cep.udfs.expressions import (
 )
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from spark_cep.expressions.schema import ColumnRequests, Typer
 
 
@@ -53,11 +55,13 @@ class ConstantOperand(Expression):
 
 
 class InexactError(Exception):
-    """Only Spark can evaluate this exactly. `reason` completes "the engine cannot evaluate ..."."""
+    """Only Spark can evaluate this exactly. `reason` completes "the engine cannot evaluate ...",
+    `node` is the operation that it is about, once it is known."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.node: exp.Expr | None = None
 
 
 _VALUE_READINGS = frozenset({"each", "prev", "first", "last"})

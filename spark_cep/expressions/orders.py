@@ -100,7 +100,7 @@ def _resolve_expression(
 ) -> tuple[str, Type | None] | None:
     """SQL over input columns, with its type where it is a plain column."""
     try:
-        parsed = parse_expression(text)
+        parsed = parse_expression(text, names.is_name)
     except SyntaxProblem as problem:
         place = Place(given, problem.place.start, problem.place.end)
         problems.add(f"order_by is not valid: {problem.message}", place, hint=_HINT)

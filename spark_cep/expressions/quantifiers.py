@@ -15,6 +15,7 @@ from dataclasses import dataclass
 # The longest quantifier: { n , m } and the ? of a reluctant one.
 MAX_TOKENS = 6
 _BOUNDS = {"+": (1, None), "*": (0, None), "?": (0, 1)}
+_MAX_DIGITS = 18
 _BRACES = re.compile(r"(?P<low>\d*) ?(?P<comma>,?) ?(?P<high>\d*)")
 _TOKEN = re.compile(r"\d+|\S")
 _HINT = "write +, *, ?, {3}, {2,4}, {2,} or {,4}"
@@ -92,6 +93,8 @@ def _read_braces(tokens: Sequence[str], *, row_pattern: bool) -> tuple[int, int 
     found = _BRACES.fullmatch(" ".join(inner)) if is_closed else None
     if found is None or not (found["low"] or found["high"] or (row_pattern and found["comma"])):
         raise QuantifierError(f"{text} is not a quantifier", _HINT, length)
+    if any(len(each) > _MAX_DIGITS for each in inner):
+        raise QuantifierError("this number has too many digits", _HINT, length)
     low = int(found["low"] or 0)
     high = int(found["high"]) if found["high"] else None
     if not found["comma"]:

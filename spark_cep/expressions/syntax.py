@@ -57,6 +57,8 @@ class _SparkExpressions(Spark):
 
 
 _DIALECT = _SparkExpressions()
+# No type of Spark has as many; Python refuses to convert more than 4300.
+MAX_DIGITS = 1000
 _OPEN = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1}
 _CLOSE = {TokenType.R_PAREN: 1, TokenType.R_BRACKET: 1}
 # An INTERVAL keyword is at most this many tokens before the recorded tokens of its node.
@@ -214,7 +216,7 @@ class ParsedExpression:
         first, last = self.tokens_of(node)
         for index in range(first, last):
             token = self.tokens[index]
-            if self.tokens[index + 1].token_type == TokenType.L_PAREN and _is_name(token):
+            if self.tokens[index + 1].token_type == TokenType.L_PAREN and is_call_name(token):
                 yield token.text.lower(), Place(self.text, token.start, token.end + 1)
 
     def call_name(self, node: exp.Expr) -> str | None:
@@ -226,7 +228,7 @@ class ParsedExpression:
         """
         first, last = self.tokens_of(node)
         is_call = last > first + 1 and self.tokens[first + 1].token_type == TokenType.L_PAREN
-        if not is_call or not _is_name(self.tokens[first]):
+        if not is_call or not is_call_name(self.tokens[first]):
             return None
         depth = 0
         for index in range(first + 1, last + 1):
@@ -263,7 +265,7 @@ class ParsedExpression:
             return first - 1, last
         opened = self.tokens[first].token_type == TokenType.L_PAREN
         is_call = isinstance(node, exp.Func) and not isinstance(node, exp.Binary)
-        if opened and is_call and _is_name(before):
+        if opened and is_call and is_call_name(before):
             return first - 1, last
         return first, last
 
@@ -278,7 +280,7 @@ class ParsedExpression:
             first -= 1
             kind = self.tokens[first].token_type
             missing += (kind in _CLOSE) - (kind in _OPEN)
-            if not missing and first and _is_name(self.tokens[first - 1]):
+            if not missing and first and is_call_name(self.tokens[first - 1]):
                 first -= 1
         depth -= lowest
         while depth > 0 and last + 1 < len(self.tokens):
@@ -302,6 +304,9 @@ def parse_expression(text: str, is_name: NamePredicate = no_names) -> ParsedExpr
         if token.token_type == TokenType.SEMICOLON:
             place = Place(text, token.start, token.end + 1)
             raise SyntaxProblem("an expression must not contain ';'", place)
+        if token.token_type == TokenType.NUMBER and len(token.text) > MAX_DIGITS:
+            place = Place(text, token.start, token.end + 1)
+            raise SyntaxProblem("this number has too many digits", place)
     try:
         root = _parse_tokens(tokens, text)
     except ParseError as error:
@@ -353,7 +358,7 @@ def _tree(text: str, is_name: NamePredicate) -> exp.Expr | None:
         return None
 
 
-def _is_name(token: Token) -> bool:
+def is_call_name(token: Token) -> bool:
     """Whether a parenthesis after this token is its argument list."""
     return token.token_type not in _NO_FUNCTIONS and bool(re.match(r"\w", token.text))
 

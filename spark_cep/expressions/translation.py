@@ -40,6 +40,7 @@ from spark_cep.expressions.lookups import (
 from spark_cep.expressions.operands import ConstantOperand, Conversion, InexactError, RowOperand
 from spark_cep.expressions.problems import list_names, nearest_name
 from spark_cep.expressions.remote_calls import membership_array
+from spark_cep.expressions.syntax import SyntaxProblem
 from spark_cep.expressions.types import (
     COMPARABLE,
     NUMBERS,
@@ -108,7 +109,11 @@ class Translation:
 
     def condition(self) -> Expression:
         """The whole conjunct as a BOOLEAN expression."""
-        return self.boolean(self.conjunct.node, ())
+        try:
+            return self.boolean(self.conjunct.node, ())
+        except RecursionError:
+            message = "this is nested too deeply; compute a part of it before matching"
+            raise SyntaxProblem(message, self.conjunct.place) from None
 
     def boolean(self, node: exp.Expr, guards: Guards) -> Expression:
         operand = self.build(node, guards)
@@ -138,9 +143,14 @@ class Translation:
     def by_rule(self, node: exp.Expr, guards: Guards) -> Expression:
         """The node translated by its rule, with its operands."""
         rule = _RULES.get(type(node))
-        if rule is None:
-            raise InexactError(f"{self.describe(node)} over several variables")
-        return rule(self, node, guards)
+        try:
+            if rule is None:
+                raise InexactError(f"{self.describe(node)} over several variables")
+            return rule(self, node, guards)
+        except InexactError as inexact:
+            # The innermost operation is the one that the reason is about.
+            inexact.node = node if inexact.node is None else inexact.node
+            raise
 
     def guarded(self, node: exp.Expr, guards: Guards) -> Iterator[tuple[exp.Expr, Guards]]:
         """The operands of a node in order, each with the guards of its evaluation."""

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Literal
 from sqlglot import TokenType, exp
 
 from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS, aggregate_rule
+from spark_cep.expressions.identifiers import NamePredicate, no_names
 from spark_cep.expressions.problems import Excerpt, Place, Problems
-from spark_cep.expressions.syntax import ParsedExpression, parse_expression, tokenize
+from spark_cep.expressions.syntax import ParsedExpression, is_call_name, parse_expression, tokenize
 
 if TYPE_CHECKING:
     from sqlglot import Token
@@ -103,16 +104,21 @@ class RowCalls:
 
 
 def parse_calls(
-    text: str, problems: Problems, *, in_define: bool, aggregates: frozenset[str] = frozenset()
+    text: str,
+    problems: Problems,
+    *,
+    in_define: bool,
+    aggregates: frozenset[str] = frozenset(),
+    is_name: NamePredicate = no_names,
 ) -> RowCalls:
     """Parses the text; raises SyntaxProblem. Calls that violate a rule become problems.
-    `aggregates`: those of the session."""
+    `aggregates`: those of the session. `is_name`: whether a word such as current_date is a name."""
     tokens = tokenize(text)
     semantics = _semantics(text, tokens)
     blank = text
     for start, end, _ in semantics.values():
         blank = blank[:start] + " " * (end - start) + blank[end:]
-    parsed = parse_expression(Excerpt.altered(blank, text))
+    parsed = parse_expression(Excerpt.altered(blank, text), is_name)
     finder = _CallFinder(parsed, semantics, problems, in_define=in_define)
     return finder.run(aggregates)
 
@@ -122,7 +128,7 @@ def _semantics(text: str, tokens: Sequence[Token]) -> dict[int, tuple[int, int, 
     found = {}
     for word, name, bracket in zip(tokens, tokens[1:], tokens[2:], strict=False):
         spelled = text[word.start : word.end + 1].upper()
-        is_call = bracket.token_type == TokenType.L_PAREN and re.match(r"\w", name.text)
+        is_call = bracket.token_type == TokenType.L_PAREN and is_call_name(name)
         if spelled in _SEMANTICS and is_call:
             found[name.start] = (word.start, word.end + 1, spelled == "FINAL")
     return found
@@ -172,6 +178,10 @@ def _order_hint(name: str, value: str, keys: str) -> str:
             f"array_sort({name}(struct({keys}, {value})))"
         )
     return f"the order does not matter here: {name}({value})"
+
+def _is_bare_name(node: exp.Expr) -> bool:
+    is_name = isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
+    return is_name and len(node.parts) == 1
 
 
 class _CallFinder:
@@ -227,6 +237,7 @@ class _CallFinder:
             offset = self._offset(function, 1 if kind == "physical" else 0)
             arguments = arguments[:1]
         self._check_count(function, name, kind, arguments)
+        self._check_arguments(function, kind, arguments, distinct=distinct)
         if kind != "aggregate" and node is not function:
             self._refuse_clauses(node)
         final = None if semantics is None else semantics[2]
@@ -342,6 +353,36 @@ class _CallFinder:
             if count < least or (most is not None and count > most):
                 wanted = "one expression" if least == 1 else f"{least} expressions"
                 self._add(node, f"{spelled} takes {wanted}", None)
+
+    def _check_arguments(
+        self, node: exp.Expr, kind: CallKind, arguments: Sequence[exp.Expr], *, distinct: bool
+    ) -> None:
+        """Refuses what would have no effect: LAST(DISTINCT x), CLASSIFIER(a.x), count(*, x)."""
+        spelled = self._spelled(node)
+        shown = ", ".join(self._parsed.text_of(each) for each in arguments)
+        has_star = any(isinstance(each, exp.Star) for each in arguments)
+        counts_rows = isinstance(node, exp.Count) and len(arguments) == 1 and not distinct
+        if distinct and kind != "aggregate":
+            self._add(
+                node,
+                f"{spelled} takes no DISTINCT",
+                f"write {spelled}({shown}); DISTINCT is for aggregates: count(DISTINCT b.price)",
+            )
+        elif kind == "classifier" and arguments and not _is_bare_name(arguments[0]):
+            named = next(arguments[0].find_all(exp.Column), None)
+            at = 0 if named is None else self._parsed.tokens_of(named)[0]
+            variable = "a" if named is None else self._parsed.tokens[at].text
+            self._problems.add(
+                f"{spelled} takes a variable, not {shown}",
+                self._parsed.place(arguments[0]),
+                hint=f"write {spelled}({variable})",
+            )
+        elif kind == "aggregate" and has_star and not counts_rows:
+            self._add(
+                node,
+                f"{spelled} takes * only as count(*)",
+                f"name a column, {spelled}(b.price), or count rows: count(*)",
+            )
 
     # ---- nesting ---------------------------------------------------------------------------------
 

@@ -281,7 +281,7 @@ def _learn_types(conjuncts: Sequence[RowConjunct], work: _RowCompilation) -> Non
     for conjunct in conjuncts:
         try:
             asked += hoistable_texts(conjunct)
-        except SyntaxProblem:
+        except (SyntaxProblem, RecursionError):
             continue
     work.types.learn(asked)
 

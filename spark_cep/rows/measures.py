@@ -12,6 +12,7 @@ All aggregates but those of Spark ignore NULL, so FILTER makes their argument NU
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -211,11 +212,13 @@ class _RowMeasureBody:
         self._readings = readings
 
     def parts(self) -> list[str]:
-        """The texts over an input row whose types are needed."""
+        """The texts over an input row whose types are needed. A part that cannot be cut is a
+        problem when it is met again."""
         found = []
         for call in self._text.calls.calls.values():
             if call.kind in {"physical", "logical", "aggregate"} and not self._is_of_spark(call):
-                found += [self._row_sql(each) for each in call.operands if self._is_over_row(each)]
+                with suppress(SyntaxProblem):
+                    found += [self._row_sql(o) for o in call.operands if self._is_over_row(o)]
         return found
 
     def is_valid(self, problems: Problems) -> bool:

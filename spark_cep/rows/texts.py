@@ -147,7 +147,9 @@ class RowTypes:
 def row_pattern_names(variables: RowVariables, names: PatternNames) -> PatternNames:
     """The names of a row pattern: variables, then subsets, over the input's columns."""
     known = [Variable(name) for name, _ in variables.all()]
-    return PatternNames(known, names.columns, case_sensitive=names.case_sensitive)
+    return PatternNames(
+        known, names.columns, case_sensitive=names.case_sensitive, columns_first=True
+    )
 
 
 class ResolvedRowText:
@@ -191,7 +193,13 @@ def resolve_text(text: str, scope: RowScope, problems: Problems) -> ResolvedRowT
     before = len(problems.found)
     in_define = scope.own is not None
     try:
-        calls = parse_calls(text, problems, in_define=in_define, aggregates=scope.aggregates)
+        calls = parse_calls(
+            text,
+            problems,
+            in_define=in_define,
+            aggregates=scope.aggregates,
+            is_name=scope.names.is_name,
+        )
     except SyntaxProblem as problem:
         hint = (
             "write conditions as in WHERE: price < PREV(price)"
@@ -347,6 +355,7 @@ class _RowTextResolver:
             is_rows = len(parts) == 1 and names.variable(parts[0].name) is not None
             if is_star or (is_rows and not names.matching(parts[0].name)):
                 self._variable(call, parts[0].name, parts[0].place)
+                self._check_counts_rows(call, parts[0].name)
                 return None
         scope = self._scope
         found = scope.names.references(self._calls.parsed, column, scope.universal, self._problems)
@@ -374,6 +383,18 @@ class _RowTextResolver:
     def _counts_all(self, call: RowCall) -> bool:
         """count(*), whose rows are all rows whatever FILTER names"""
         return not call.arguments or isinstance(call.arguments[0], exp.Star)
+
+    def _check_counts_rows(self, call: RowCall, name: str) -> None:
+        """Refuses count(DISTINCT b.*) and count(b.*, x): rows have no value to compare."""
+        if call.distinct or len(call.arguments) > 1:
+            parsed = self._calls.parsed
+            self._problems.add(
+                f"{parsed.text_of(call.node)} counts rows of {name}, not values",
+                parsed.place(call.node),
+                hint=f"write count({name}.*) for the rows, or name columns: "
+                f"count(DISTINCT {name}.price)",
+            )
+            self._wrong.update(id(each.node) for each in [call, *call.around()])
 
     def _is_checked(self, call: RowCall) -> bool:
         """Whether the rows of the call are to be checked: not if a problem is already reported for

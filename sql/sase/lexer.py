@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NoReturn
 
 from spark_cep.expressions.problems import Place, Problems
+from spark_cep.expressions.syntax import MAX_DIGITS
 from spark_cep.sql.parameters import sql_string
 from spark_cep.sql.sase.nodes import SqlLiteral
 
@@ -123,7 +124,10 @@ def _read_token(text: str, at: int, special: re.Pattern[str]) -> SaseToken:
         return SaseToken("name", found.group(), Place(text, at, found.end()))
     found = _NUMBER.match(text, at)
     if found is not None:
-        return SaseToken("number", found.group(), Place(text, at, found.end()))
+        place = Place(text, at, found.end())
+        if len(found.group()) > MAX_DIGITS:
+            raise_syntax_error("this number has too many digits", place, "write a shorter number")
+        return SaseToken("number", found.group(), place)
     found = _QUOTED.match(text, at)
     if found is not None:
         return SaseToken("quoted", found[1], Place(text, at, found.end()))

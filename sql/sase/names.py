@@ -329,8 +329,8 @@ def name_sql(name: str) -> str:
 def _is_plain(name: str) -> bool:
     """Whether every SQL parser reads it as a name on both sides of a dot."""
     try:
-        (root,) = Spark().parse_into(exp.Condition, f"{name}.{name} = 1")
-    except (ParseError, LookupError):
+        root = Spark().parse_into(exp.Condition, f"{name}.{name} = 1")[0]
+    except (ParseError, LookupError, AttributeError, TypeError):
         return False
     column = None if root is None else root.this
     return isinstance(column, exp.Column) and [part.name for part in column.parts] == [name, name]
