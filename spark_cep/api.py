@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from spark_cep.errors import PlanError
+from spark_cep.errors import PlanError, warn_user
 from spark_cep.explanation import page
 from spark_cep.explanation.comparison import comparison_lines
 from spark_cep.options import MatchRequest, check_options, check_pattern, check_row_options
@@ -23,7 +23,7 @@ from spark_cep.spark.batch import run_batch
 from spark_cep.spark.event_query import prepare_event_query
 from spark_cep.spark.keys import with_partition_columns
 from spark_cep.spark.metrics import analyze_answers, records_of
-from spark_cep.spark.row_query import prepare_row_query
+from spark_cep.spark.row_query import RowQuery, prepare_row_query
 from spark_cep.spark.source import read_source
 from spark_cep.spark.stream import run_stream
 from spark_cep.udfs.public import public
@@ -203,6 +203,8 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         each match or, with the other values of `rows`, all columns of `df` and the measures for
         each row.
 
+        A row pattern without `order_by` gives a PatternWarning: its rows have no defined order.
+
     Raises:
         PatternError: The pattern, a condition, a measure or another argument is wrong.
         PlanError: The plan, the statistics or the settings do not fit the pattern.
@@ -244,6 +246,11 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         after_match=after_match, plan=plan, statistics=statistics, adapt=adapt, remotes=remotes,
         shed=shed, limits=limits,
     )  # fmt: skip
+    if isinstance(query, RowQuery) and not query.compiled.orders:
+        warn_user(
+            "the row pattern has no ORDER BY: its rows come in no defined order, so the answer may "
+            "differ from run to run"
+        )
     return run_stream(query) if query.source.is_streaming else run_batch(query)
 
 

@@ -1,6 +1,9 @@
-"""The library's errors, and how to find one in an exception of Spark."""
+"""The library's errors and its warning, and how to find an error in an exception of Spark."""
 
 from __future__ import annotations
+
+import sys
+import warnings
 
 from spark_cep.udfs.errors import (
     CepError,
@@ -12,7 +15,38 @@ from spark_cep.udfs.errors import (
 )
 from spark_cep.udfs.public import public
 
-__all__ = ["CepError", "LimitError", "PatternError", "PlanError", "RemoteError", "error_of"]
+__all__ = [
+    "CepError",
+    "LimitError",
+    "PatternError",
+    "PatternWarning",
+    "PlanError",
+    "RemoteError",
+    "error_of",
+]
+
+
+@public
+class PatternWarning(UserWarning):
+    """The answer of a pattern may be another one than was meant, such as without ORDER BY.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", PatternWarning)  # an exception instead
+        >>> warnings.resetwarnings()
+    """
+
+
+def warn_user(message: str) -> None:
+    """A PatternWarning at the line outside of the library that called it."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and _is_own(frame.f_globals.get("__name__", "")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, PatternWarning, stacklevel=level)
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] == "spark_cep"
 
 
 @public

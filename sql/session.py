@@ -31,6 +31,7 @@ from spark_cep.sql.kinds import (
 from spark_cep.sql.location import find_clauses
 from spark_cep.sql.parameters import fill_template
 from spark_cep.sql.pushdown import PUSHDOWN_CONF
+from spark_cep.sql.spark_messages import restate_error
 from spark_cep.sql.statement import Statement, UnterminatedTextError
 from spark_cep.sql.window_query import find_window_selects
 from spark_cep.udfs.public import public
@@ -129,7 +130,11 @@ def sql(
         return _create_view(spark, _run_query(own, _query_from(composer, view.query)), view)
     # A projection has the analyzed plan below it. In the plan that Spark keeps of a statement the
     # clauses are names of views, and it would not find their observations after `collect`.
-    return _run_query(own, composer.query([(0, len(statement.text))])).select("*")
+    try:
+        return _run_query(own, composer.query([(0, len(statement.text))])).select("*")
+    except Exception as problem:
+        restate_error(problem, composer)
+        raise
 
 
 @public

@@ -49,11 +49,14 @@ def stage_sections(facts: PlanFacts) -> tuple[ReportSection, ...]:
     )
 
 
+_NO_ORDER = "none: rows come in no defined order, so the answer may differ from run to run"
+
+
 def _summary_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield "strategy", f"{facts['strategy']}, {facts['consumption']}"
     yield "window", _window_text(facts)
     yield "keys", _keys_text(facts)
-    yield "order", ", ".join(facts["order_by"])
+    yield "order", ", ".join(facts["order_by"]) or _NO_ORDER
     yield "plan", plan_title(facts)
     yield "why", _reason_text(facts.get("rung"), facts["reason"])
     if facts.get("cost") is not None:

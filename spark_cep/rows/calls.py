@@ -180,8 +180,7 @@ def _order_hint(name: str, value: str, keys: str) -> str:
     return f"the order does not matter here: {name}({value})"
 
 def _is_bare_name(node: exp.Expr) -> bool:
-    is_name = isinstance(node, exp.Column) and not isinstance(node.this, exp.Star)
-    return is_name and len(node.parts) == 1
+    return isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and not node.table
 
 
 class _CallFinder:

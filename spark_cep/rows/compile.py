@@ -37,6 +37,7 @@ from spark_cep.rows.conditions import ConditionTranslation
 from spark_cep.rows.conjuncts import RowConjunct, guards_by_variable, hoistable_texts, window_clause
 from spark_cep.rows.leaves import ConditionContext, LeafContext, ship_row_expression
 from spark_cep.rows.measures import MeasureRequest, RowReadings, compile_row_measures
+from spark_cep.rows.replacements import replacement_of
 from spark_cep.rows.texts import (
     CURRENT_ROW,
     RowPosition,
@@ -299,11 +300,11 @@ def _translate_condition(
     except SyntaxProblem as problem:
         work.problems.add(f"DEFINE {name}: {problem.message}", problem.place)
     except InexactError as inexact:
-        reason = inexact.reason.replace("several variables", "several rows")
+        reason, node = inexact.reason.replace("several variables", "several rows"), inexact.node
         work.problems.add(
             f"DEFINE {name} cannot be tested: the engine does not compute {reason}",
-            conjunct.place,
-            hint=_hint_for(reason),
+            conjunct.place if node is None else conjunct.parsed.place(node),
+            hint=replacement_of(conjunct, node) or _hint_for(reason),
         )
     return _DefineCondition(expression, conjunct.rows, conjunct.text)
 

@@ -200,7 +200,8 @@ def _check_types(
     for (name, text, _), answer in zip(samples, answers, strict=True):
         if isinstance(answer, str):
             message = with_user_texts(answer, readings.aggregate_samples)
-            problems.add(f"the measure {name}: {message}", Place.whole(text))
+            said = message.replace("CAST( AS STRING)", "CLASSIFIER()")
+            problems.add(f"the measure {name}: {said}", Place.whole(text))
 
 
 class _RowMeasureBody:

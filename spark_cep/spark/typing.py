@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.spark.selection import Expression, as_column, quote_column, select_named
-from spark_cep.spark.versions import error_text, silence_spark
+from spark_cep.spark.versions import ANALYSIS_ERRORS, error_text, silence_spark
 from spark_cep.udfs.expressions import Constant, Type
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class SparkTyper:
         with silence_spark():
             try:
                 fields = select_named(df, items).schema.fields
-            except PySparkException:
+            except ANALYSIS_ERRORS:
                 return None
         return [field.dataType for field in fields[1:]]
 
@@ -144,13 +144,13 @@ class SparkTyper:
             try:
                 columns = [make() for make in makers]
                 return list(self._analyzed(df, columns))
-            except PySparkException:
+            except ANALYSIS_ERRORS:
                 return [self._one(df, make) for make in makers]
 
     def _one(self, df: DataFrame, make: Callable[[], Column]) -> T.DataType | str:
         try:
             return self._analyzed(df, [make()])[0]
-        except PySparkException as problem:
+        except ANALYSIS_ERRORS as problem:
             return error_sentence(problem)
 
     def _analyzed(self, df: DataFrame, columns: Sequence[Column]) -> list[T.DataType]:
@@ -253,7 +253,7 @@ def _evaluate_constants(
     with silence_spark():
         try:
             row = one_row.select(*asked).collect()[0] if asked else ()
-        except PySparkException as problem:
+        except ANALYSIS_ERRORS as problem:
             if len(texts) == 1:
                 return [error_sentence(problem)]
             return [_evaluate_constants(one_row, [each])[0] for each in texts]
@@ -276,12 +276,16 @@ def _to_unscaled(value: Any, scale: int) -> int:
     return -whole if sign else whole
 
 
-def error_sentence(problem: PySparkException) -> str:
+# In front of the message, if PySpark did not convert the exception of the JVM.
+_JVM_TRACE = re.compile(r"\AAn error occurred while calling .*?:\s*:\s*[\w.$]+:\s*", re.S)
+
+
+def error_sentence(problem: Exception) -> str:
     """What Spark says is wrong, without its error class, plan dump and SQL state.
 
     The message starts `[CLASS] text. SQLSTATE: ...; line 1 pos 0;` and the plan follows it.
     """
-    text = error_text(problem).strip()
+    text = re.sub(_JVM_TRACE, "", error_text(problem)).strip()
     text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
     text = re.split(r"\s*SQLSTATE:|\n", text, maxsplit=1)[0]
     if isinstance(problem, ParseException | AnalysisException) and "GROUP BY clause" in text:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from pyspark import InheritableThread, __version__
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas import types as arrow_types
@@ -23,7 +24,6 @@ from pyspark.sql.pandas import types as arrow_types
 from spark_cep.errors import CepError, PlanError
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
     from pyspark.sql import Observation, SparkSession
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import DataType, StructType
@@ -35,8 +35,8 @@ else:
         StatefulProcessor = object
 
 __all__ = [
-    "StatefulProcessor", "arrow_schema", "arrow_type", "check_dataframe", "check_streams",
-    "collect_arrow", "error_text", "inheriting_thread", "integers_by_partition",
+    "ANALYSIS_ERRORS", "StatefulProcessor", "arrow_schema", "arrow_type", "check_dataframe",
+    "check_streams", "collect_arrow", "error_text", "inheriting_thread", "integers_by_partition",
     "is_calendar_interval", "is_dataframe", "is_observed", "parse_version",
     "repartition_by_number", "silence_spark", "split_order",
 ]  # fmt: skip
@@ -186,7 +186,20 @@ def _hash_integers(values: np.ndarray[Any, np.dtype[np.int64]]) -> Any:
 # ---- errors and logs -----------------------------------------------------------------------------
 
 
-def error_text(problem: PySparkException) -> str:
+def _analysis_errors() -> tuple[type[Exception], ...]:
+    """What Spark's analyzer raises. Some exceptions of the JVM, such as that for the name of an
+    unknown collation, are not converted; a Connect client may have no py4j."""
+    try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # noqa: PLC0415
+    except ImportError:
+        return (PySparkException,)
+    return PySparkException, Py4JJavaError
+
+
+ANALYSIS_ERRORS = _analysis_errors()
+
+
+def error_text(problem: Exception) -> str:
     """The message of an error. `getMessage` came in 4.0; before, the text of a JVM error may have
     the stack trace of the JVM behind it, and its `desc` has not."""
     if hasattr(problem, "getMessage"):

@@ -23,6 +23,8 @@ CONTRADICTED: dict[str, str] = {}
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(not FILE.exists(), reason=f"no cases in {FILE.parent}"),
+    # Some cases are about patterns that match whatever the order is.
+    pytest.mark.filterwarnings("ignore::spark_cep.PatternWarning"),
 ]
 
 

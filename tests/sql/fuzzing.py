@@ -153,19 +153,18 @@ SASE_TEXTS = (
 
 _TOKEN = re.compile(r"\s+|\w+|'[^']*'|`[^`]*`|[<>=!|]+|.", re.S)
 _STRANGE = (
-    "'", '"', "`", "/*", "*/", "--", "\\", ";", "?", ":p", "{", "}", "{-", "-}", "[", "]", "$", "^",
-    "@", "#", "ß", "数", "😀", "\u00a0", "\u2028", "\x00", "\uff11", "é", "İ", "9" * 400,
-    "9" * 5000, "²", "٣", "1e999", "1.", ".5",
-    "0x1F", "1BD", "5L", "-0", "''", "``", '""', "(", ")", ",", ".", "..", "*", "()", "->", "=>",
-    "::", ":", "||", "|", "NULL", "TRUE", "SELECT", "FROM", "WHERE", "ORDER BY", "DISTINCT",
-    "FILTER", "OVER ()", "WITHIN GROUP", "IGNORE NULLS", "AS", "CASE", "WHEN", "THEN", "ELSE", "END",
-    "NOT",
-    "IN", "IS", "BETWEEN", "LIKE", "AND", "OR", "INTERVAL", "DATE", "CAST(", "if", "show", "call",
-    "explain", "execute", "any", "all", "values", "drop", "insert", "exists(", "remote('x', n)",
-    "CLASSIFIER()", "MATCH_NUMBER()", "PREV(", "FIRST(", "count(", "LATERAL", "MATCH_RECOGNIZE (",
-    "PATTERN", "DEFINE", "MEASURES", "SUBSET", "AFTER MATCH", "PERMUTE(", "SEQ(", "current_date",
-    "x -> x", "explode(tags)", "rand()", "lag(n)", "a.b.c.d.e", "array(1, 2)", "struct(*)", "b.*",
-    "(" * 60, ")" * 60, "NOT " * 50, "- " * 50, "a.", "/*+ x(1) */", "\n", "{{", "{%", "{#", "%}",
+    "'", '"', "`", "/*", "*/", "--", "\\", ";", "?", ":p", "{", "}", "{-", "-}", "[", "]", "$",
+    "^", "@", "#", "ß", "数", "😀", "\u00a0", "\u2028", "\x00", "\uff11", "é", "İ", "9" * 400,
+    "9" * 5000, "²", "٣", "1e999", "1.", ".5", "0x1F", "1BD", "5L", "-0", "''", "``", '""', "(",
+    ")", ",", ".", "..", "*", "()", "->", "=>", "::", ":", "||", "|", "NULL", "TRUE", "SELECT",
+    "FROM", "WHERE", "ORDER BY", "DISTINCT", "FILTER", "OVER ()", "WITHIN GROUP", "IGNORE NULLS",
+    "AS", "CASE", "WHEN", "THEN", "ELSE", "END", "NOT", "IN", "IS", "BETWEEN", "LIKE", "AND", "OR",
+    "INTERVAL", "DATE", "CAST(", "if", "show", "call", "explain", "execute", "any", "all",
+    "values", "drop", "insert", "exists(", "remote('x', n)", "CLASSIFIER()", "MATCH_NUMBER()",
+    "PREV(", "FIRST(", "count(", "LATERAL", "MATCH_RECOGNIZE (", "PATTERN", "DEFINE", "MEASURES",
+    "SUBSET", "AFTER MATCH", "PERMUTE(", "SEQ(", "current_date", "x -> x", "explode(tags)",
+    "rand()", "lag(n)", "a.b.c.d.e", "array(1, 2)", "struct(*)", "b.*", "(" * 60, ")" * 60,
+    "NOT " * 50, "- " * 50, "a.", "/*+ x(1) */", "\n", "{{", "{%", "{#", "%}",
 )  # fmt: skip
 
 

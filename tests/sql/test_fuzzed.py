@@ -1,8 +1,8 @@
 """No exception but the library's own leaves a text that a user can write.
 
 Tokens of valid texts are cut, doubled, swapped and replaced (fuzzing.py). The oracle: a call is
-prepared, or there is a PatternError whose places are inside the statement. SPARK_CEP_EXPLORE=1 tries
-100,000 texts that were not tried before.
+prepared, or there is a PatternError whose places are inside the statement. SPARK_CEP_EXPLORE=1
+tries 100,000 texts that were not tried before.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ def test_a_broken_sase_text_is_prepared_or_refused() -> None:
     assert {"prepared"} < set(answers)
 
 
+_SEED = random.SystemRandom().randrange(2**32) if _EXPLORES else 2016
+
+
 @pytest.mark.slow
-def test_many_more_broken_texts() -> None:
-    seed = random.SystemRandom().randrange(2**32) if _EXPLORES else 2016
-    print(f"seed {seed}")
+@pytest.mark.parametrize("seed", [_SEED])
+def test_many_more_broken_texts(seed: int) -> None:
     for text in islice(statements(seed), 80_000 if _EXPLORES else 8_000):
         answer_to_statement(text)
     for text in islice(sase_texts(seed), 20_000 if _EXPLORES else 2_000):

@@ -69,7 +69,8 @@ def test_a_keyword_is_read_as_any_other_name(form: str) -> None:
     ],
 )  # fmt: skip
 def test_the_words_of_the_grammar_stay_words(text: str) -> None:
-    assert not any(each.args["quoted"] for each in parse_expression(text).root.find_all(exp.Identifier))
+    names = parse_expression(text).root.find_all(exp.Identifier)
+    assert not any(each.args["quoted"] for each in names)
 
 
 def test_a_function_without_parentheses_is_a_column_if_there_is_one() -> None:
