@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.expressions.problems import Place, Problems
 from spark_cep.sql.statement import DerivedText, TextEdit, derive_text
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def fill_template(
         if field is None:
             edits.append((start, end, text[start]))
             continue
-        value = _field_value(field, values)
+        value = _field_value(field, values, Place(text, start, end))
         if is_frame(value):
             dfs[start] = value
             edits.append((start, end, f"cep_frame_{len(dfs)}"))
@@ -221,9 +222,19 @@ def fill_template(
     return FilledTemplate(made, tuple(frames))
 
 
-def _field_value(field: str, values: Mapping[str, Any]) -> Any:
+def _field_value(field: str, values: Mapping[str, Any], place: Place) -> Any:
     name = re.split(r"[!:]", field, maxsplit=1)[0]
-    return _FORMATTER.get_field(name, (), values)[0]
+    try:
+        return _FORMATTER.get_field(name, (), values)[0]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        problems = Problems()
+        known = ", ".join(f"{each}=" for each in values)
+        problems.add(
+            f"there is no value for the field {{{field}}}",
+            place,
+            hint=f"the values given are {known}; other braces are doubled: {{{{ }}}}",
+        )
+        raise problems.error() from None
 
 
 def _find_fields(text: str) -> Iterator[tuple[int, int, str | None]]:

@@ -133,6 +133,10 @@ def test_fields_are_filled_in_and_frames_stay_frames() -> None:
     assert made.text.source(made.text.text.index("m(")) == text.index("m(")
 
 
-def test_a_field_without_a_value_is_an_error_as_in_a_template() -> None:
-    with pytest.raises(KeyError):
-        fill_template("{nope}", {}, lambda _: False, str)
+@pytest.mark.parametrize("field", ["{nope}", "{}", "{x.nope}", "{x[}", "{x[1]}"])
+def test_a_field_without_a_value_is_an_error_at_the_field(field: str) -> None:
+    with pytest.raises(PatternError) as raised:
+        fill_template(f"SELECT {field}", {"x": 1}, lambda _: False, str)
+    (problem,) = raised.value.details["problems"]  # type: ignore[misc,attr-defined]
+    assert problem["column"] == len("SELECT ") + 1
+    assert "x=" in problem["hint"]
