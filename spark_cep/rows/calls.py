@@ -179,6 +179,12 @@ def _order_hint(name: str, value: str, keys: str) -> str:
         )
     return f"the order does not matter here: {name}({value})"
 
+
+def _written(name: str, value: str, offset: int, default: int) -> str:
+    """A navigation as text; the default offset is left out."""
+    return f"{name}({value})" if offset == default else f"{name}({value}, {offset})"
+
+
 def _is_bare_name(node: exp.Expr) -> bool:
     return isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) and not node.table
 
@@ -398,7 +404,8 @@ class _CallFinder:
                 f"{outside} cannot contain the aggregate {name}",
                 "aggregates cannot be nested; they take columns of the rows"
                 if outer.kind == "aggregate"
-                else f"navigation takes columns of one row; use {name}(...) alone",
+                else f"navigation takes columns of one row; use {self._parsed.text_of(call.node)} "
+                "alone",
             )
         elif outer.kind == "aggregate" and call.kind != "number":
             self._add(
@@ -416,9 +423,9 @@ class _CallFinder:
             self._add(
                 call.node,
                 f"{outside} cannot contain {name}",
-                f"swap the two: {name}(LAST(b.price), 2)"
+                f"swap the two: {self._swapped(call, outer)}"
                 if outer.kind == "logical"
-                else f"add the offsets: {name}(price, 2)",
+                else f"add the offsets: {self._summed(call, outer)}",
             )
         elif call.kind == "logical" and not self._is_direct(call, outer):
             self._add(
@@ -426,10 +433,24 @@ class _CallFinder:
                 f"{outside} cannot contain an expression over {name}"
                 if outer.kind == "physical"
                 else f"{outside} cannot contain {name}",
-                f"{outside} takes one FIRST or LAST alone: {outside}(LAST(b.price, 1), 2)"
+                f"{outside} takes one FIRST or LAST alone: "
+                f"{_written(outside, self._parsed.text_of(call.node), outer.offset, 1)}"
                 if outer.kind == "physical"
                 else "use one of them, with an offset: LAST(b.price, 1)",
             )
+
+    def _swapped(self, call: RowCall, outer: RowCall) -> str:
+        """PREV(LAST(x, 1), 2) for LAST(PREV(x, 2), 1)."""
+        inner = _written(self._spelled(outer.node), self._value(call), outer.offset, 0)
+        return _written(self._spelled(call.node), inner, call.offset, 1)
+
+    def _summed(self, call: RowCall, outer: RowCall) -> str:
+        """PREV(x, 3) for PREV(PREV(x), 2)."""
+        shift = sum(-each.offset if each.name == "prev" else each.offset for each in (call, outer))
+        return _written("PREV" if shift < 0 else "NEXT", self._value(call), abs(shift), 1)
+
+    def _value(self, call: RowCall) -> str:
+        return self._parsed.text_of(call.arguments[0]) if call.arguments else "price"
 
     def _is_direct(self, call: RowCall, outer: RowCall) -> bool:
         """Whether FIRST or LAST is the whole argument of PREV or NEXT."""

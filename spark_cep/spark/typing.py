@@ -89,7 +89,7 @@ class SparkTyper:
         with silence_spark():
             try:
                 fields = select_named(self._df, [*kept, *items]).schema.fields
-            except PySparkException as problem:
+            except ANALYSIS_ERRORS as problem:
                 if len(texts) == 1:
                     return [error_sentence(problem)]
                 return [self._aggregated([each])[0] for each in texts]

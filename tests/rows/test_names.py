@@ -121,6 +121,22 @@ def test_a_refused_operation_is_marked_and_rewritten(
     assert hint is None or problem["hint"] == hint
 
 
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ("PREV(PREV(qty), 2) > 1", "add the offsets: PREV(qty, 3)"),
+        ("NEXT(PREV(a.qty), 3) > 1", "add the offsets: NEXT(a.qty, 2)"),
+        ("LAST(PREV(a.qty, 2), 1) > 1", "swap the two: PREV(LAST(a.qty, 1), 2)"),
+        ("FIRST(NEXT(qty)) > 1", "swap the two: NEXT(FIRST(qty))"),
+        ("PREV(sum(a.qty)) > 1", "navigation takes columns of one row; use sum(a.qty) alone"),
+        ("PREV(LAST(a.qty, 1) + 1, 2) > 1",
+         "PREV takes one FIRST or LAST alone: PREV(LAST(a.qty, 1), 2)"),
+    ],
+)  # fmt: skip
+def test_a_refused_nesting_is_written_anew(condition: str, hint: str) -> None:
+    assert hint in [each["hint"] for each in problems("(a b)+", define={"b": condition})]
+
+
 def test_an_order_inside_an_aggregate_is_a_problem_with_a_place() -> None:
     (problem,) = problems("(a b)+", measures={"m": "1 + max(qty ORDER BY ts)"})
     assert problem["column"] > 1
