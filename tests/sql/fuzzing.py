@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError, PatternError
@@ -19,9 +19,8 @@ from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.options import check_options, check_row_options
 from spark_cep.row_patterns import RowPattern
 from spark_cep.rows.compile import compile_row_pattern
-from spark_cep.sql.composer import QueryComposer, SessionFunctions, match_clauses
+from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.kinds import (
-    check_no_window_patterns,
     check_not_permanent,
     check_single_statement,
     find_explain,
@@ -30,6 +29,7 @@ from spark_cep.sql.kinds import (
 from spark_cep.sql.location import find_clauses
 from spark_cep.sql.sase.query import sase
 from spark_cep.sql.statement import Statement, UnterminatedTextError
+from spark_cep.sql.window_query import find_window_selects
 from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Type
 from tests.compiling import FakeShipment
 from tests.fake_typer import LocalTyper
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from spark_cep.pattern import Pattern
+    from spark_cep.rows.windows import WindowRequest
 
 COLUMNS = {
     "symbol": Type("string"), "venue": Type("string"), "kind": Type("string"), "n": BIGINT,
@@ -122,6 +123,11 @@ STATEMENTS = (
     "MEASURES count(*) AS c PATTERN (show call+) DEFINE call AS show.price < call.show)",
     "SELECT sum(k) OVER (PARTITION BY symbol ORDER BY k) FROM ticks MATCH_RECOGNIZE (PARTITION BY "
     "symbol ORDER BY ts MEASURES count(*) AS k PATTERN (a if? else*) DEFINE if AS n > 1) -- end",
+    "SELECT n, k OVER w, sum(price) OVER w FROM ticks WHERE n > 1 WINDOW w AS (PARTITION BY symbol "
+    "ORDER BY ts MEASURES LAST(price) AS k ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING AFTER "
+    "MATCH SKIP TO NEXT ROW SEEK PATTERN (a b+) DEFINE b AS price > PREV(price)) ORDER BY n",
+    "SELECT last_value(price) OVER (ORDER BY ts ROWS BETWEEN CURRENT ROW AND 5 FOLLOWING PATTERN "
+    "(a b+) DEFINE b AS price > a.price) + 1 AS top, count(*) OVER () AS c FROM ticks",
     "SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY venue ORDER BY ts MEASURES c.price - "
     "a.price AS gain PATTERN SEQ(a, NOT x, b+, c) WITHIN INTERVAL '10' MINUTES SKIP TILL ANY MATCH "
     "DEFINE a AS price < 6, x AS price > 14.9, b AS b.price > a.price, c AS n % 2 = 0)",
@@ -151,6 +157,7 @@ SASE_TEXTS = (
 
 # ---- broken texts --------------------------------------------------------------------------------
 
+_HIDDEN = re.compile(r"__cep_\w+")
 _TOKEN = re.compile(r"\s+|\w+|'[^']*'|`[^`]*`|[<>=!|]+|.", re.S)
 _STRANGE = (
     "'", '"', "`", "/*", "*/", "--", "\\", ";", "?", ":p", "{", "}", "{-", "-}", "[", "]", "$",
@@ -230,6 +237,16 @@ class _Typer(LocalTyper):
 class _Input:
     name: str
     schema: None = None
+    columns: tuple[str, ...] = ()
+
+    def toDF(self, *names: str) -> _Input:
+        return replace(self, columns=names)
+
+
+def _input(query: SparkQuery) -> _Input:
+    hidden = dict.fromkeys(_HIDDEN.findall(query.text))
+    items = [(each, "n") if each.startswith("__cep_i") else (each,) for each in hidden]
+    return _Input("input", columns=(*COLUMNS, *(name for item in items for name in item)))
 
 
 def answer_to_statement(text: str) -> str:
@@ -254,16 +271,16 @@ def answer_to_sase(text: str) -> str:
 def _prepare(text: str) -> str:
     statement = Statement(text)
     found = find_clauses(statement)
-    check_no_window_patterns(statement)
-    if not found:
+    selects = find_window_selects(statement)
+    if not found and not selects:
         find_explain(statement)
         return "left to Spark"
     if read_temporary_view(statement) is None:
         check_not_permanent(statement)
     check_single_statement(statement)
     composer = QueryComposer(statement, ARGS)
-    session = SessionFunctions(lambda _: Rows("input"), _match, lambda rows, *_: rows)
-    match_clauses(composer, found, session)
+    session = SessionFunctions(_input, _match, lambda rows, *_: rows, _match_window)
+    match_clauses(composer, found, session, selects)
     assert composer.query([(0, len(text))]).frames
     return "prepared"
 
@@ -272,17 +289,22 @@ def _match(
     df: Any, pattern: Any, *, order_by: Any = None, partition_by: Any = None, **options: Any
 ) -> Rows:
     options.pop("unused", None)
+    window = options.pop("window", None)
     options = {"rows": "one", "measures": None, "plan": "auto", "limits": None} | options
     if isinstance(pattern, RowPattern):
         rows = check_row_options(statistics=None, **{"after_match": None, **options})
         compile_row_pattern(
             pattern, INFOS, order_by=order_by, partition_by=partition_by, typer=_Typer(COLUMNS),
             shipment=FakeShipment(), time_zone="America/New_York", measures=rows.measures,
-            rows=rows.rows, after_match=rows.after_match,
+            rows="each row" if window else rows.rows, after_match=rows.after_match, window=window,
         )  # fmt: skip
     else:
         _match_events(pattern, order_by, partition_by, options)
     return Rows("matches")
+
+
+def _match_window(df: Any, pattern: Any, *, window: WindowRequest, **options: Any) -> Rows:
+    return _match(df, pattern, window=window, **options)
 
 
 def _match_events(pattern: Pattern, order_by: Any, partition_by: Any, options: Any) -> None:
