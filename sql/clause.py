@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.sql.misspellings import check_spelling
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -32,6 +34,15 @@ class Identifier:
 
     text: str
     span: Span
+
+
+@dataclass(frozen=True)
+class PartitionColumn(Identifier):
+    """`expression`: what is computed for it; None: it is a column of the input. `is_named`: the
+    clause gives the name (AS day); otherwise Spark does, and `text` is the expression's."""
+
+    expression: Span | None = None
+    is_named: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,12 +81,13 @@ class EventPatternTree:
 class Clause:
     """`rows` and `after_match` are as `match_pattern` takes them, None where the clause does not
     name them. `hints` holds the names and values of the hint after the clause, `hint` its range.
+    `qualifiers`: the names of the input, in lower case, which may be in front of its columns.
     Errors point at `span` when nothing closer is known.
     """
 
     pattern: RowPatternText | EventPatternTree
     span: Span
-    partition_by: tuple[Identifier, ...] = ()
+    partition_by: tuple[PartitionColumn, ...] = ()
     order_by: tuple[TextPart, ...] = ()
     measures: tuple[NamedExpression, ...] = ()
     rows: str | None = None
@@ -85,6 +97,7 @@ class Clause:
     define: tuple[NamedExpression, ...] = ()
     hints: dict[str, Any] = field(default_factory=dict)
     hint: Span | None = None
+    qualifiers: frozenset[str] = frozenset()
 
     def parts(self) -> Iterator[TextPart]:
         """All texts that may contain parameters of the statement."""
@@ -97,7 +110,7 @@ class Clause:
 
 # ---- sections ------------------------------------------------------------------------------------
 
-SECTION_ORDER = (
+_SECTIONS = (
     "PARTITION BY", "ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "PATTERN", "WITHIN",
     "SKIP TILL", "CONSUMPTION", "SUBSET", "DEFINE",
 )  # fmt: skip
@@ -116,14 +129,17 @@ _WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("CONSUMPTION", ("REUSE",)),
     ("SUBSET", ("SUBSET",)),
     ("DEFINE", ("DEFINE",)),
+    ("OPTIONS", ("OPTIONS",)),
 )
 # Complete by themselves; the words of the other sections are followed by something.
 _COMPLETE_SECTIONS = {"ROWS PER MATCH", "SKIP TILL", "CONSUMPTION"}
 # Only after a pattern; elsewhere their words are names.
-_PATTERN_OPTIONS = {"WITHIN", "SKIP TILL", "CONSUMPTION"}
-_PATTERN_SECTIONS = {"PATTERN", "SUBSET", *_PATTERN_OPTIONS}
+_PATTERN_OPTIONS = {"SKIP TILL", "CONSUMPTION"}
+_PATTERN_SECTIONS = {"PATTERN", "SUBSET", "WITHIN", *_PATTERN_OPTIONS}
 # Sections that may follow a list.
-_AFTER_LISTS = {"ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "SUBSET", "DEFINE"}
+_AFTER_LISTS = {
+    "PARTITION BY", "ORDER BY", "MEASURES", "ROWS PER MATCH", "AFTER MATCH", "SUBSET", "DEFINE",
+}  # fmt: skip
 # The first word after these is a name, or begins an expression.
 _NAME_SECTIONS = {"PARTITION BY", "ORDER BY", "MEASURES", "PATTERN", "SUBSET", "DEFINE"}
 _UNFINISHED = {
@@ -149,25 +165,28 @@ def find_sections(statement: Statement, first: int, stop: int) -> dict[str, Clau
 
     Every word of the grammar may also be the name of a column: ORDER BY measures, AS define. So a
     section begins only where its words follow something complete and are followed by what the
-    section needs, which no expression and no list of names does.
+    section needs, which no expression and no list of names does. That holds in any order, so
+    sections may be in any order.
     """
     _check_commas(statement, first, stop)
     starts = list(_find_starts(statement, first, stop))
     if first < stop and (not starts or starts[0][1] > first):
         raise statement.error_at(
-            f"{statement.tokens[first].text} was not expected here", first, hint=_order_hint()
+            f"{statement.tokens[first].text} was not expected here", first, hint=_sections_hint()
         )
     found: dict[str, ClauseSection] = {}
     for number, (name, begin, content) in enumerate(starts):
         end = starts[number + 1][1] if number + 1 < len(starts) else stop
-        _check_order(statement, name, begin, found)
+        if name in found:
+            raise statement.error_at(
+                f"{_section_spelling(name)} is given twice", begin, hint="remove one of them"
+            )
         found[name] = ClauseSection(name, begin, content, end)
     return found
 
 
-def _order_hint() -> str:
-    parts = ", ".join(map(_section_spelling, SECTION_ORDER))
-    return f"the parts of a clause, in this order: {parts}"
+def _sections_hint() -> str:
+    return f"the parts of a clause are {', '.join(map(_section_spelling, _SECTIONS))}"
 
 
 def _section_spelling(name: str) -> str:
@@ -177,22 +196,6 @@ def _section_spelling(name: str) -> str:
         "SKIP TILL": "SKIP TILL ANY MATCH, SKIP TILL NEXT MATCH or STRICT",
         "CONSUMPTION": "CONSUME or REUSE",
     }.get(name, name)
-
-
-def _check_order(
-    statement: Statement, name: str, begin: int, found: dict[str, ClauseSection]
-) -> None:
-    if name in found:
-        raise statement.error_at(
-            f"{_section_spelling(name)} is given twice", begin, hint="remove one of them"
-        )
-    late = [each for each in found if SECTION_ORDER.index(each) > SECTION_ORDER.index(name)]
-    if late:
-        raise statement.error_at(
-            f"{_section_spelling(name)} must come before {_section_spelling(late[0])}",
-            begin,
-            hint=_order_hint(),
-        )
 
 
 def _find_starts(statement: Statement, first: int, stop: int) -> Iterator[tuple[str, int, int]]:
@@ -212,6 +215,8 @@ def _find_starts(statement: Statement, first: int, stop: int) -> Iterator[tuple[
                 yield name, index, content
                 last, needed = name, content
                 break
+        else:
+            check_spelling(statement, index, is_first=index == first)
 
 
 def _may_end(statement: Statement, index: int, first: int, *, in_pattern: bool) -> bool:
@@ -240,11 +245,13 @@ def _is_name(statement: Statement, index: int, first: int) -> bool:
 
 def _may_follow(statement: Statement, name: str, content: int, stop: int) -> bool:
     """Whether the section's words are followed by what the section needs."""
-    if name in _COMPLETE_SECTIONS:
-        return True
-    if content >= stop:
+    if name in _COMPLETE_SECTIONS or content >= stop:
         return True
     token = statement.tokens[content]
+    if name in {"OPTIONS", "WITHIN"}:
+        is_literal = token.kind in {"number", "string"} or token.is_symbol(":", "?")
+        is_duration = is_literal or token.is_word("INTERVAL")
+        return token.is_symbol("(") if name == "OPTIONS" else is_duration
     if name in {"DEFINE", "SUBSET"}:
         after = content + 1
         is_named = statement.is_at(after, "AS") or statement.symbol(after, "=")

@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.sql.location import CteDefinition, WithClause, find_withs, visible_definitions
+from spark_cep.sql.inputs import partition_names, read_input, with_definitions
+from spark_cep.sql.location import find_withs, visible_definitions
 from spark_cep.sql.match_call import prepare_call
 from spark_cep.sql.parameters import find_markers
 from spark_cep.sql.pushdown import NO_PUSHDOWN, find_pushdown
 from spark_cep.sql.reader import read_clause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from spark_cep.sql.clause import Clause
-    from spark_cep.sql.location import ClauseLocation
+    from spark_cep.sql.location import ClauseLocation, WithClause
     from spark_cep.sql.pushdown import KeyCondition
     from spark_cep.sql.statement import Statement
     from spark_cep.sql.window_query import WindowSelect
@@ -30,13 +31,14 @@ class SessionFunctions:
     """What runs a query and what matches: `spark.sql` and `match_pattern`, or stand-ins.
 
     `filter_keys`: chooses rows of a clause's input; None: nothing is done in front of clauses that
-    the statement says behind them.
+    the statement says behind them. `describe`: what Spark says is wrong, in a sentence.
     """
 
     sql: Callable[[SparkQuery], Any]
     match: Callable[..., Any]
     filter_keys: Callable[[Any, Clause, Sequence[KeyCondition]], Any] | None = None
     match_window: Callable[..., Any] | None = None
+    describe: Callable[[Exception], str] = str
 
 
 def match_clauses(
@@ -67,10 +69,12 @@ def match_clauses(
     for location, call, pushdown in zip(locations, calls, pushdowns, strict=True):
         while waiting and waiting[0].stop <= location.closed:
             _answer_select(composer, waiting.pop(0), all_withs, session)
-        rows = _read_input(composer, location, all_withs, session)
+        rows = read_input(composer, location, all_withs, session, call)
         if session.filter_keys is not None and pushdown.conditions:
             rows = session.filter_keys(rows, call.clause, pushdown.conditions)
-        composer.replace(location.span, call.run(rows, session.match, pushdown.unused))
+        partition_by = partition_names(statement, rows, call)
+        matches = call.run(rows, session.match, pushdown.unused, partition_by)
+        composer.replace(location.span, matches)
     for select in waiting:
         _answer_select(composer, select, all_withs, session)
 
@@ -85,7 +89,7 @@ def _answer_select(
     needed = visible_definitions(statement, select.location, all_withs)
 
     def run(pieces: Sequence[QueryPiece], *, is_input: bool) -> Any:
-        query = list(_with_definitions(statement, needed, pieces)) if is_input else pieces
+        query = list(with_definitions(statement, needed, pieces)) if is_input else pieces
         try:
             rows = session.sql(composer.query(query))
             # A Connect session analyzes the query only here.
@@ -102,51 +106,6 @@ def _answer_select(
 
     assert session.match_window is not None
     composer.replace(select.span, select.answer(run, session.match_window), "SELECT * FROM ")
-
-
-def _read_input(
-    composer: QueryComposer,
-    location: ClauseLocation,
-    all_withs: tuple[WithClause, ...],
-    session: SessionFunctions,
-) -> Any:
-    """The input of a clause: a query of what is before it, with the definitions it refers to."""
-    statement = composer.statement
-    span = statement.span(location.first, location.word)
-    alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
-    if alone:
-        return alone[0]
-    needed = visible_definitions(statement, location, all_withs)
-    query = composer.query(list(_with_definitions(statement, needed, ["SELECT * FROM ", span])))
-    try:
-        rows = session.sql(query)
-        # A Connect session analyzes the query only here.
-        _ = rows.schema
-    except Exception as problem:
-        line, column = statement.place(span).line_and_column()
-        note = f"This is the input of the MATCH_RECOGNIZE at line {line}, column {column}."
-        if "UNRESOLVED_COLUMN" in str(problem):
-            note += " It is a separate query and cannot refer to columns of the enclosing query."
-        problem.add_note(note)
-        raise
-    return rows
-
-
-def _with_definitions(
-    statement: Statement,
-    needed: Sequence[tuple[WithClause, tuple[CteDefinition, ...]]],
-    query: Sequence[QueryPiece],
-) -> Iterator[QueryPiece]:
-    """WITH ... SELECT * FROM (WITH ... query)."""
-    for number, (each, definitions) in enumerate(needed):
-        yield "SELECT * FROM (WITH " if number else "WITH "
-        yield "RECURSIVE " if each.is_recursive else ""
-        for index, definition in enumerate(definitions):
-            yield ", " if index else ""
-            yield statement.span(definition.first, definition.closed + 1)
-        yield "\n"
-    yield from query
-    yield ")" * (len(needed) - 1)
 
 
 # ---- queries -------------------------------------------------------------------------------------

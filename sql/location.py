@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_cep.sql.misspellings import is_misspelled_keyword
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from spark_cep.errors import PatternError
     from spark_cep.sql.statement import Statement
@@ -32,10 +34,12 @@ _CLAUSE_STARTS = (
     ("PARTITION", "BY"), ("ORDER", "BY"), ("MEASURES",), ("ONE", "ROW", "PER"),
     ("ALL", "ROWS", "PER"), ("AFTER", "MATCH"),
 )  # fmt: skip
-_HINT = (
-    "write it directly after its table: FROM ticks MATCH_RECOGNIZE (...) AS m; put a join or a "
-    "WHERE into a subquery: FROM (SELECT ...) MATCH_RECOGNIZE (...)"
-)
+_HINT = "write it directly after its table: FROM ticks MATCH_RECOGNIZE (...) AS m"
+# What a FROM item does not contain: the clause is behind it.
+_BEHIND_FROM = {
+    "WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "WINDOW",
+    "UNION", "EXCEPT", "INTERSECT", "MINUS", "SELECT", "WHEN", "SET", "LATERAL",
+}  # fmt: skip
 _PLAN_HINT = re.compile(r"\s*/\*\+(.*?)\*/", re.S)
 
 
@@ -55,23 +59,32 @@ class ClauseLocation:
 
 def find_clauses(statement: Statement) -> tuple[ClauseLocation, ...]:
     """All clauses in the order in which they end: a clause depends only on earlier ones."""
-    found = [
-        _locate_clause(statement, index)
-        for index in range(len(statement.tokens))
-        if statement.is_at(index, KEYWORD) and statement.symbol(index + 1, "(")
-        if _reads_like_a_clause(statement, index + 1)
-    ]
+    found = []
+    for index in range(len(statement.tokens)):
+        if statement.is_at(index, KEYWORD) and statement.symbol(index + 1, "("):
+            if _reads_like_a_clause(statement, index + 1):
+                found.append(_locate_clause(statement, index))
+        elif is_misspelled_keyword(statement, index) and _begins_clause(statement, index + 2):
+            raise statement.error_at(
+                f"{statement.tokens[index].text} is not a word of SQL",
+                index,
+                hint=f"did you mean {KEYWORD}?",
+            )
     return tuple(sorted(found, key=lambda each: each.closed))
 
 
 def _reads_like_a_clause(statement: Statement, opened: int) -> bool:
     closed = statement.partners.get(opened, len(statement.tokens))
-    if any(statement.is_at(opened + 1, *words) for words in _CLAUSE_STARTS):
+    if _begins_clause(statement, opened + 1):
         return True
     return closed == opened + 1 or any(
         statement.is_at(index, "PATTERN") and not statement.symbol(index + 1, ",", ")", ".")
         for index in statement.top(opened + 1, closed)
     )
+
+
+def _begins_clause(statement: Statement, index: int) -> bool:
+    return any(statement.is_at(index, *words) for words in _CLAUSE_STARTS)
 
 
 def _locate_clause(statement: Statement, word: int) -> ClauseLocation:
@@ -104,7 +117,9 @@ def _input_start(statement: Statement, word: int) -> int:
 
     A clause belongs to the one table before it, so its input is searched backwards: up to FROM,
     JOIN, a comma or the enclosing bracket. The tokens in between are then read forwards as a table
-    with its alias. If that table does not end exactly at the clause, the clause is misplaced.
+    with its alias. If that table does not end exactly at the clause, it may be followed by the
+    condition of a join: then the input is the join, as it is for a PIVOT there. Otherwise the
+    clause is misplaced.
     """
     first = _after_separator(statement, word)
     values = next(_values_before(statement, first, word), None)
@@ -126,11 +141,49 @@ def _input_start(statement: Statement, word: int) -> int:
             first,
             hint="remove LATERAL, and join the rows after MATCH_RECOGNIZE",
         )
+    joined = _join_start(statement, first)
+    if joined is not None and _is_join_with_condition(statement, joined, first, word):
+        return joined
+    source = " ".join(statement.cut(first if joined is None else joined, word).split())
     raise statement.error_at(
-        f"MATCH_RECOGNIZE must follow a table, not {_shorten(statement.cut(first, word))}",
+        f"MATCH_RECOGNIZE must follow a table, not {_shorten(source)}",
         word,
-        hint=_HINT,
+        hint=f"write it directly after its table, or make a table of the query: FROM (SELECT * "
+        f"FROM {source}) MATCH_RECOGNIZE (...)",
     )
+
+
+def _join_start(statement: Statement, first: int) -> int | None:
+    """The first table of the joins that the table at the token is the last of."""
+    if not statement.is_at(first - 1, "JOIN"):
+        return None
+    index = first - 1
+    while index > 0:
+        token = statement.tokens[index - 1]
+        if token.is_symbol(",", "(", "[", ";", "|>") or token.is_word("FROM"):
+            return index
+        if token.is_word("USING") and statement.is_at(0, "MERGE"):
+            return index
+        index = statement.partners.get(index - 1, index - 1)
+    return None
+
+
+def _is_join_with_condition(statement: Statement, start: int, last: int, word: int) -> bool:
+    """Whether [start, word) is a table with joins, of which the last, of the table at `last`, ends
+    with its condition."""
+    tokens = [statement.tokens[at] for at in statement.top(start, word)]
+    if any(token.is_word(*_BEHIND_FROM) for token in tokens):
+        return False
+    conditions = [
+        at
+        for at in statement.top(last, word)
+        if statement.is_at(at, "ON") or statement.is_at(at, "USING")
+    ]
+    if not conditions or _end_of_table(statement, last, conditions[0]) != conditions[0]:
+        return False
+    if statement.is_at(conditions[0], "USING"):
+        return statement.partners.get(conditions[0] + 1) == word - 1
+    return conditions[0] + 1 < word
 
 
 def _shorten(text: str, most: int = 40) -> str:
@@ -323,16 +376,22 @@ def _query_bracket(statement: Statement, index: int) -> int | None:
 
 
 def visible_definitions(
-    statement: Statement, location: ClauseLocation, all_withs: tuple[WithClause, ...]
+    statement: Statement,
+    location: ClauseLocation,
+    all_withs: tuple[WithClause, ...],
+    ranges: Sequence[tuple[int, int]] = (),
 ) -> tuple[tuple[WithClause, tuple[CteDefinition, ...]], ...]:
     """The definitions that a clause's input refers to, directly or through others, by their WITH;
-    outer ones first.
+    outer ones first. `ranges`: characters of the clause that belong to its input too.
 
     The input is a query of its own, so these definitions go before it. Only these: others would be
     analyzed for nothing. Definitions of an inner WITH hide outer ones of the same name, which the
     nesting of the queries keeps.
     """
     names = _names_used(statement, location.first, location.word)
+    for start, end in ranges:
+        first, stop = statement.first_token(start), statement.first_token(end)
+        names |= _names_used(statement, first, stop)
     needed: list[tuple[WithClause, tuple[CteDefinition, ...]]] = []
     for each in reversed(all_withs):
         if not each.first < location.first < each.stop:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError
+from spark_cep.expressions.row_grammar import may_be_empty
 from spark_cep.pattern import (
     AllOf,
     AnyOf,
@@ -28,53 +29,102 @@ from spark_cep.pattern import (
 from spark_cep.row_patterns import row_pattern
 from spark_cep.sql.clause import Clause, EventPatternTree, Identifier, RowPatternText, TextPart
 from spark_cep.sql.messages import locate_error
-from spark_cep.sql.parameters import bind_parameters, parameter_value
+from spark_cep.sql.parameters import bind_bounds, parameter_edits, parameter_value
+from spark_cep.sql.statement import derive_text
+from spark_cep.sql.subqueries import subquery_edits
+from spark_cep.sql.vendors import PartNames, token_range, vendor_edits
 
 if TYPE_CHECKING:
+    from spark_cep.sql.clause import Span
     from spark_cep.sql.statement import DerivedText, Statement
+    from spark_cep.sql.subqueries import HiddenColumn
 
 MatchFunction = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class MatchCall:
-    """One call of match_pattern. `made` holds the texts that differ from what the user wrote."""
+    """One call of match_pattern. `made` holds the texts that differ from what the user wrote,
+    `hidden` the columns that the input gets for them. `source`: what the call was made of."""
 
-    statement: Statement
-    clause: Clause
+    source: _CallSource
     pattern: Any
     options: Mapping[str, Any]
     made: Sequence[DerivedText]
+    hidden: tuple[HiddenColumn, ...] = ()
 
-    def run(self, df: Any, match: MatchFunction, unused: frozenset[str] = frozenset()) -> Any:
-        """The matches; `match` is match_pattern, which may leave out the `unused` measures."""
+    @property
+    def clause(self) -> Clause:
+        return self.source.clause
+
+    def run(
+        self,
+        df: Any,
+        match: MatchFunction,
+        unused: frozenset[str] = frozenset(),
+        partition_by: Sequence[str] | None = None,
+    ) -> Any:
+        """The matches; `match` is match_pattern, which may leave out the `unused` measures.
+        `partition_by`: the names of the partition columns in `df`."""
+        call = self._with_columns(frozenset(each.casefold() for each in df.columns))
         without = {"unused": unused} if unused else {}
+        options = {**call.options}
+        if partition_by:
+            options["partition_by"] = list(partition_by)
         try:
-            return match(df, self.pattern, **self.options, **without)
+            return match(df, call.pattern, **options, **without)
         except CepError as error:
-            raise locate_error(error, self.statement, self.clause, self.made) from None
+            raise locate_error(error, self.source.statement, self.clause, call.made) from None
+
+    def _with_columns(self, columns: frozenset[str]) -> MatchCall:
+        """The call, made again where a column has the name of the input."""
+        if not self.clause.qualifiers & columns:
+            return self
+        return _make_call(replace(self.source, columns=columns))
+
+
+@dataclass(frozen=True)
+class _CallSource:
+    """`columns`: of the input, in lower case; None where they are not known."""
+
+    statement: Statement
+    clause: Clause
+    args: Any = None
+    markers: tuple[int, ...] = ()
+    columns: frozenset[str] | None = None
 
 
 def prepare_call(
     statement: Statement, clause: Clause, args: Any = None, markers: tuple[int, ...] = ()
 ) -> MatchCall:
     """The call for a clause; raises PatternError for what can be checked without data."""
-    call = _CallArguments(statement, clause, args, markers)
+    return _make_call(_CallSource(statement, clause, args, markers))
+
+
+def _make_call(source: _CallSource) -> MatchCall:
+    call = _CallArguments(
+        source.statement, source.clause, source.args, source.markers, source.columns
+    )
     try:
-        return MatchCall(statement, clause, call.pattern(), call.options(), call.made)
+        pattern, options = call.pattern(), call.options()
+        call.check_subqueries(pattern)
     except CepError as error:
-        raise locate_error(error, statement, clause, call.made) from None
+        raise locate_error(error, source.statement, source.clause, call.made) from None
+    return MatchCall(source, pattern, options, call.made, tuple(call.hidden))
 
 
 @dataclass
 class _CallArguments:
-    """The arguments of a call; parameters in their texts are replaced by values."""
+    """The arguments of a call. In their texts parameters are replaced by values, subqueries by
+    hidden columns, and spellings of other systems by those of the standard."""
 
     statement: Statement
     clause: Clause
     args: Any = None
     markers: tuple[int, ...] = ()
+    columns: frozenset[str] | None = None
     made: list[DerivedText] = field(default_factory=list)
+    hidden: list[HiddenColumn] = field(default_factory=list)
 
     def pattern(self) -> Any:
         """The pattern with its conditions and its window."""
@@ -85,10 +135,11 @@ class _CallArguments:
     def options(self) -> dict[str, Any]:
         """The other arguments of match_pattern."""
         clause = self.clause
-        measures = {each.name.text: self.text(each.part) for each in clause.measures}
+        measures = {each.name.text: self.text(each.part, self._names()) for each in clause.measures}
         after = clause.after_match and self.statement.excerpt(clause.after_match.span)
+        names = self._order_names()
         return {
-            "order_by": [self.text(each) for each in clause.order_by] or None,
+            "order_by": [self.text(each, names) for each in clause.order_by] or None,
             "partition_by": [self._column(each) for each in clause.partition_by] or None,
             "measures": measures or None,
             "rows": clause.rows or "one",
@@ -96,13 +147,72 @@ class _CallArguments:
             **clause.hints,
         }
 
-    def text(self, part: TextPart) -> str:
-        """A part's text with its parameters filled in."""
-        made = bind_parameters(self.statement, part, self.args, self.markers)
-        if len(made.pieces) == 1 and made.pieces[0][2]:
-            return self.statement.excerpt(part.span)
+    def text(self, part: TextPart, names: PartNames | None = None) -> str:
+        """A part's text as match_pattern takes it. `names` None: only parameters are replaced."""
+        edits = list(parameter_edits(self.statement, part, self.args, self.markers))
+        if names is not None:
+            found = subquery_edits(self.statement, part.span, names, len(self.hidden))
+            self.hidden += found.columns
+            replaced = [(start, end) for start, end, _ in found.edits if start < end]
+            outside = [
+                each
+                for each in edits
+                if not any(start <= each[0] and each[1] <= end for start, end in replaced)
+            ]
+            edits = vendor_edits(self.statement, part.span, names, [*found.edits, *outside])
+        return self._made(derive_text(self.statement.text, part.span, edits), part.span)
+
+    def _made(self, made: DerivedText, span: Span) -> str:
+        if made.text == self.statement.text[slice(*span)]:
+            return self.statement.excerpt(span)
         self.made.append(made)
         return made.text
+
+    def _order_names(self) -> PartNames:
+        return PartNames(self.clause.qualifiers, columns=self.columns)
+
+    def _names(self, *, in_define: bool = False) -> PartNames:
+        """What names mean in DEFINE and MEASURES."""
+        clause, pattern = self.clause, self.clause.pattern
+        subsets = {each.name.text.casefold() for each in clause.subsets}
+        if isinstance(pattern, EventPatternTree):
+            named = {each.name.casefold() for each, _ in iter_events(pattern.root.root)}
+            # In MEASURES a bare column would belong to no event.
+            qualifiers = clause.qualifiers if in_define else frozenset()
+            variables = frozenset(named | subsets)
+            return PartNames(qualifiers, variables, in_define=in_define, calls=False)
+        first, stop = token_range(self.statement, pattern.span)
+        words = {
+            token.text.casefold()
+            for token in self.statement.tokens[first:stop]
+            if token.kind in {"word", "quoted"}
+        }
+        time = None
+        if clause.order_by:
+            span = clause.order_by[0].span
+            edits = vendor_edits(self.statement, span, self._order_names())
+            time = _DIRECTION.sub("", derive_text(self.statement.text, span, edits).text)
+        return PartNames(
+            clause.qualifiers, frozenset(words | subsets), self.columns, time, in_define=in_define
+        )
+
+    def check_subqueries(self, pattern: Any) -> None:
+        """Refuses subqueries in measures that may have no row to be read from."""
+        spans = [each.part.span for each in self.clause.measures]
+        for each in self.hidden:
+            at = each.subquery.whole
+            if not any(start <= at[0] and at[1] <= end for start, end in spans):
+                continue
+            reason = None
+            if isinstance(pattern, Pattern):
+                reason = "a subquery in MEASURES of an event pattern is not supported"
+            elif may_be_empty(pattern.root):
+                reason = "a subquery in MEASURES is not supported where a match may have no rows"
+            if reason is not None:
+                text = " ".join(self.statement.text[slice(*at)].split())
+                raise self.statement.error(
+                    reason, at, hint=f"write {text} behind the clause: SELECT m.*, {text} FROM ..."
+                )
 
     def _column(self, name: Identifier) -> str:
         start, end = name.span
@@ -111,10 +221,14 @@ class _CallArguments:
         return found if found == name.text else name.text
 
     def _rows(self, pattern: RowPatternText) -> Any:
-        excerpt = self.statement.excerpt
+        excerpt, names = self.statement.excerpt, self._names(in_define=True)
+        bound = bind_bounds(self.statement, TextPart(pattern.span), self.args, self.markers)
         return row_pattern(
-            excerpt(pattern.span),
-            define=[(excerpt(each.name.span), self.text(each.part)) for each in self.clause.define],
+            self._made(bound, pattern.span),
+            define=[
+                (excerpt(each.name.span), self.text(each.part, names))
+                for each in self.clause.define
+            ],
             subset=[
                 (excerpt(each.name.span), [excerpt(member.span) for member in each.members])
                 for each in self.clause.subsets
@@ -123,7 +237,8 @@ class _CallArguments:
 
     def _events(self, tree: EventPatternTree) -> Pattern:
         conditions = {
-            each.name.text.casefold(): self.text(each.part) for each in self.clause.define
+            each.name.text.casefold(): self.text(each.part, self._names(in_define=True))
+            for each in self.clause.define
         }
         self._check_events(tree)
         made = Pattern(_add_conditions(tree.root.root, conditions))
@@ -184,6 +299,7 @@ def _add_conditions(node: EventPatternNode, conditions: Mapping[str, str]) -> Ev
 
 # ---- WITHIN --------------------------------------------------------------------------------------
 
+_DIRECTION = re.compile(r"(?:\s+(?:ASC|DESC))?(?:\s+NULLS\s+(?:FIRST|LAST))?\s*$", re.I)
 _NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
 _EVENTS = re.compile(r"(\d+)\s+EVENTS?", re.I)
 _RANGE = re.compile(

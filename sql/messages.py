@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError, PatternError
 from spark_cep.expressions.problems import Place, Problem, Problems
+from spark_cep.sql.advice import advise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +40,10 @@ def locate_error(
 
 def _locate_problem(given: dict[str, Any], place: Place) -> Problem:
     hint = given.get("hint")
-    return Problem(
-        reword_for_sql(given["message"]), place, None if hint is None else reword_for_sql(hint)
+    return advise(
+        Problem(
+            reword_for_sql(given["message"]), place, None if hint is None else reword_for_sql(hint)
+        )
     )
 
 

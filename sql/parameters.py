@@ -98,19 +98,44 @@ def sql_string(value: str) -> str:
 
 
 def find_markers(statement: Statement, patterns: Sequence[Span]) -> tuple[int, ...]:
-    """The positions of each `?` that is a parameter; in patterns it is a quantifier."""
+    """The positions of each `?` that is a parameter; in patterns it is a quantifier, except
+    between braces."""
     return tuple(
         token.start
-        for token in statement.tokens
-        if token.is_symbol("?") and not any(a <= token.start < b for a, b in patterns)
+        for index, token in enumerate(statement.tokens)
+        if token.is_symbol("?")
+        if is_in_braces(statement, index) or not any(a <= token.start < b for a, b in patterns)
     )
 
 
-def bind_parameters(
+def is_in_braces(statement: Statement, index: int) -> bool:
+    """Whether the token is one of the bounds of a quantifier: {?,?}, {:n}."""
+    while index > 0:
+        index -= 1
+        token = statement.tokens[index]
+        if token.is_symbol("{"):
+            return True
+        if token.kind == "symbol" and token.text not in {",", "?", ":"}:
+            return False
+        if token.kind == "word" and not statement.symbol(index - 1, ":"):
+            return False
+    return False
+
+
+def bind_bounds(
     statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> DerivedText:
-    """The text of a part with its parameters replaced by their values."""
-    return derive_text(statement.text, part.span, _parameter_edits(statement, part, args, places))
+    """The text of a pattern with the parameters of its quantifiers replaced by their values."""
+    edits = []
+    for start, end, value in _find_parameters(statement, part, args, places):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise statement.error(
+                f"a quantifier counts rows, and this parameter is {value!r}",
+                (start, end),
+                hint="give an integer, 0 or larger",
+            )
+        edits.append((start, end, str(value)))
+    return derive_text(statement.text, part.span, edits)
 
 
 def parameter_value(
@@ -121,9 +146,10 @@ def parameter_value(
     return found[0][2] if len(found) == 1 and found[0][:2] == part.span else None
 
 
-def _parameter_edits(
+def parameter_edits(
     statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> Iterator[TextEdit]:
+    """The literals of the parameters of a part."""
     for start, end, value in _find_parameters(statement, part, args, places):
         try:
             yield start, end, sql_literal(value)
@@ -145,7 +171,7 @@ def _find_parameters(
     for index, token in enumerate(statement.tokens):
         if not start <= token.start < end:
             continue
-        if token.is_symbol("?"):
+        if token.is_symbol("?") and token.start in places:
             number = places.index(token.start)
             if not isinstance(args, list) or number >= len(args):
                 raise statement.error_at(
@@ -173,7 +199,10 @@ def is_named_parameter(statement: Statement, index: int) -> bool:
 
 # ---- fields --------------------------------------------------------------------------------------
 
-_NO_FIELD = re.compile(r"\{\s*(?:\d+\s*(?:,\s*\d*)?|,\s*\d*)\s*\}|\{-(?!\})|-\}(?!\})")
+_BOUND = r"(?:\d+|\?|:\w+)"
+_NO_FIELD = re.compile(
+    rf"\{{\s*(?:{_BOUND}\s*(?:,\s*{_BOUND}?)?|,\s*{_BOUND}?)\s*\}}|\{{-(?!\}})|-\}}(?!\}})"
+)
 _FORMATTER = string.Formatter()
 
 

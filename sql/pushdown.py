@@ -464,6 +464,10 @@ def _unused_measures(
     if _takes_all(select, table):
         return frozenset()
     names = {token.text.casefold() for token in outside}
+    # Measures may use earlier ones.
+    for each in clause.measures:
+        first, stop = (statement.first_token(at) for at in each.part.span)
+        names |= {token.text.casefold() for token in statement.tokens[first:stop]}
     return frozenset(
         each.name.text
         for each in clause.measures

@@ -18,12 +18,14 @@ from spark_cep.sql.clause import (
     EventPatternTree,
     Identifier,
     NamedExpression,
+    PartitionColumn,
     RowPatternText,
     SubsetDefinition,
     TextPart,
     find_sections,
 )
 from spark_cep.sql.hints import read_hints
+from spark_cep.sql.misspellings import phrase_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,6 +60,7 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
     pattern = parts.get("PATTERN")
     if pattern is None:
         raise _no_pattern_error(statement, location)
+    _check_options(statement, parts.get("OPTIONS"))
     measures = tuple(_read_measures(statement, parts.get("MEASURES")))
     define = tuple(_read_define(statement, parts.get("DEFINE")))
     _check_distinct(statement, measures, "MEASURES")
@@ -75,6 +78,7 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
         define=define,
         hints=read_hints(statement, location.hint),
         hint=location.hint and _trim_span(statement, location.hint),
+        qualifiers=_input_names(statement, location),
     )
 
 
@@ -301,37 +305,94 @@ def _list_items(statement: Statement, section: ClauseSection | None) -> Iterator
 
 def _read_partition(
     statement: Statement, location: ClauseLocation, section: ClauseSection | None
-) -> tuple[Identifier, ...]:
-    return tuple(
-        _read_column(statement, location, *item) for item in _list_items(statement, section)
-    )
+) -> tuple[PartitionColumn, ...]:
+    return tuple(_read_key(statement, location, *item) for item in _list_items(statement, section))
 
 
-def _read_column(
+def _read_key(
     statement: Statement, location: ClauseLocation, first: int, stop: int
-) -> Identifier:
-    """A column's name, which the input's name may qualify: t.symbol."""
-    last = _skip_input_name(statement, location, first, stop)
-    if stop - last != 1 or statement.tokens[last].kind not in {"word", "quoted"}:
+) -> PartitionColumn:
+    """A column of the input, which the input's name may qualify, or an expression with a name."""
+    while statement.symbol(first, "(") and statement.partners.get(first) == stop - 1:
+        first, stop = first + 1, stop - 1
+    commas = [at for at in statement.top(first, stop) if statement.symbol(at, ",")]
+    if commas or first == stop:
+        inner = statement.cut(first, stop) if commas else "a, b"
         raise statement.error(
-            "PARTITION BY takes columns of the input",
-            statement.span(first, stop),
-            hint="compute the key in a subquery: FROM (SELECT *, lower(name) AS key FROM t) "
-            "MATCH_RECOGNIZE (PARTITION BY key ...)",
+            "PARTITION BY takes columns, not a list in parentheses",
+            statement.span(max(first - 1, 0), stop + 1),
+            hint=f"remove the parentheses: PARTITION BY {inner}",
         )
-    return _identifier(statement.tokens[last])
+    last = _skip_input_name(statement, location, first, stop)
+    token = statement.tokens[last]
+    if stop - last == 1 and token.kind in {"word", "quoted"}:
+        return PartitionColumn(token.text, (token.start, token.end))
+    end, name = split_alias(statement, first, stop)
+    if end - first == 1 and statement.tokens[first].kind in {"string", "number"}:
+        raise statement.error(
+            "PARTITION BY takes columns of the input and expressions over them, not a literal",
+            statement.span(first, stop),
+            hint="name a column, or remove PARTITION BY to match all rows as one partition",
+        )
+    span = statement.span(first, end)
+    if name is None:
+        return PartitionColumn(statement.cut(first, end), span, span, is_named=False)
+    named = _identifier(statement.tokens[name])
+    return PartitionColumn(named.text, named.span, span)
+
+
+# They end an expression.
+_NOT_ALIASES = {"NULL", "TRUE", "FALSE", "UNKNOWN", "END"}
+# An alias is not the operand of one of these.
+_NOT_BEFORE_ALIASES = {
+    "AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "DIV", "CASE",
+    "WHEN", "THEN", "ELSE", "DISTINCT", "FROM", "ESCAPE", "COLLATE", "TO", "OVER", "RUNNING",
+    "FINAL", "INTERVAL", "DATE", "TIMESTAMP",
+}  # fmt: skip
+
+
+def split_alias(statement: Statement, first: int, stop: int) -> tuple[int, int | None]:
+    """Where the expression of `expression [AS] name` ends, and the token of its name, if it has
+    one. Without AS the name is a word or quoted name that directly follows a complete expression;
+    words that may belong to the expression need AS."""
+    last = stop - 1
+    if stop - first > 2 and statement.is_at(last - 1, "AS"):
+        is_name = statement.tokens[last].kind not in {"symbol", "number"}
+        return (last - 1, last) if is_name else (stop, None)
+    name = statement.tokens[last]
+    if stop - first < 2 or name.kind not in {"word", "quoted"}:
+        return stop, None
+    before = statement.tokens[last - 1]
+    is_complete = (
+        before.text in {")", "]", "?"}
+        if before.kind == "symbol"
+        else not before.is_word(*_NOT_BEFORE_ALIASES)
+    )
+    # The last word may be the unit of an interval.
+    has_interval = any(statement.is_at(at, "INTERVAL") for at in range(first, last))
+    if not is_complete or name.is_word(*_NOT_ALIASES) or has_interval:
+        return stop, None
+    return last, last
 
 
 def _skip_input_name(statement: Statement, location: ClauseLocation, first: int, stop: int) -> int:
     """The token after `t.` where t is the name or alias of the clause's input."""
     is_dotted = stop - first > 2 and statement.symbol(first + 1, ".")
     name = statement.tokens[first].text.casefold()
-    names = {
-        statement.tokens[at].text.casefold()
-        for at in statement.top(location.first, location.word)
-        if statement.tokens[at].kind in {"word", "quoted"}
-    }
-    return first + 2 if is_dotted and name in names else first
+    return first + 2 if is_dotted and name in _input_names(statement, location) else first
+
+
+def _input_names(statement: Statement, location: ClauseLocation) -> frozenset[str]:
+    """The names of the tables and their aliases, in lower case, among other words."""
+    found = set()
+    in_condition = False
+    for at in statement.top(location.first, location.word):
+        token = statement.tokens[at]
+        if token.is_word("ON", "JOIN"):
+            in_condition = token.is_word("ON")
+        elif not in_condition and token.kind in {"word", "quoted"}:
+            found.add(token.text.casefold())
+    return frozenset(found)
 
 
 def _read_orders(
@@ -347,16 +408,27 @@ def _read_measures(
     statement: Statement, section: ClauseSection | None
 ) -> Iterator[NamedExpression]:
     for first, stop in _list_items(statement, section):
-        named = stop - first > 2 and statement.is_at(stop - 2, "AS")
-        if not named or statement.tokens[stop - 1].kind in {"symbol", "number"}:
+        end, name = split_alias(statement, first, stop)
+        if name is None:
+            if statement.is_at(stop - 2, "AS"):
+                end = stop - 2
+            text = " ".join(statement.cut(first, max(end, first + 1)).split())
             raise statement.error(
                 "a measure needs a name",
                 statement.span(first, stop),
-                hint="write MEASURES last(a.price) AS bottom",
+                hint=f"write MEASURES {text} AS {_suggest_name(statement, first, stop)}",
             )
         yield NamedExpression(
-            _identifier(statement.tokens[stop - 1]), TextPart(statement.span(first, stop - 2))
+            _identifier(statement.tokens[name]), TextPart(statement.span(first, end))
         )
+
+
+def _suggest_name(statement: Statement, first: int, stop: int) -> str:
+    """The last column of the expression, as in b.price, if it is a plain name."""
+    for index in range(stop - 1, first, -1):
+        if statement.symbol(index - 1, ".") and statement.tokens[index].kind == "word":
+            return statement.tokens[index].text
+    return "name"
 
 
 def _read_define(statement: Statement, section: ClauseSection | None) -> Iterator[NamedExpression]:
@@ -411,9 +483,13 @@ def _read_rows(statement: Statement, section: ClauseSection | None) -> str | Non
     tokens = statement.tokens[section.first : section.stop]
     words = " ".join(token.text.upper() for token in tokens)
     if words not in _ROWS:
-        span = statement.span(section.first, section.stop)
-        message = f"{statement.cut(section.first, section.stop)} is not a choice of rows"
-        raise statement.error(message, span, hint=_ROWS_HINT)
+        raise phrase_error(
+            statement,
+            (section.first, section.stop),
+            list(_ROWS),
+            what="a choice of rows",
+            hint=_ROWS_HINT,
+        )
     return _ROWS[words]
 
 
@@ -424,6 +500,27 @@ def _read_after_match(statement: Statement, section: ClauseSection | None) -> Te
         span = statement.span(section.first, section.stop)
         raise statement.error("AFTER MATCH does not say where to skip to", span, hint=_SKIP_HINT)
     return TextPart(statement.span(section.content, section.stop))
+
+
+def _check_options(statement: Statement, section: ClauseSection | None) -> None:
+    """OPTIONS (use_longest_match = false) of GoogleSQL is what every match is here."""
+    if section is None:
+        return
+    words = [token.text.upper() for token in statement.tokens[section.content : section.stop]]
+    if words in (["(", ")"], ["(", "USE_LONGEST_MATCH", "=", "FALSE", ")"]):
+        return
+    if words == ["(", "USE_LONGEST_MATCH", "=", "TRUE", ")"]:
+        raise statement.error(
+            "use_longest_match = true is not supported: a match is the first by the order of "
+            "preference of PATTERN, not the longest",
+            statement.span(section.content + 1, section.stop - 1),
+            hint="remove OPTIONS (...), and write the longer alternatives of PATTERN first",
+        )
+    raise statement.error(
+        f"{statement.cut(section.first, section.stop)} is not an option of MATCH_RECOGNIZE",
+        statement.span(section.first, section.stop),
+        hint="remove it; limits and plans are hints after the clause: /*+ seconds(600) */",
+    )
 
 
 def _read_within(statement: Statement, section: ClauseSection | None) -> TextPart | None:

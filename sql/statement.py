@@ -5,7 +5,7 @@ What goes to Spark is always cut from the text by position, never printed from t
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -92,6 +92,10 @@ class Statement:
         """The token that closes the group around the token, or the number of tokens."""
         group = self.groups[index]
         return self.partners.get(group, len(self.tokens)) if group >= 0 else len(self.tokens)
+
+    def first_token(self, offset: int) -> int:
+        """The first token that begins at the character or after it."""
+        return bisect_left(self.tokens, offset, key=lambda token: token.start)
 
     def top(self, first: int, stop: int) -> Iterator[int]:
         """The tokens of [first, stop) outside its brackets, opening brackets included."""

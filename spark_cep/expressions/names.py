@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 
 from spark_cep.expressions.problems import Place, Problems, list_names, nearest_name
+from spark_cep.expressions.schema import HIDDEN_PREFIX
 
 if TYPE_CHECKING:
     from spark_cep.expressions.schema import ColumnInfo
@@ -92,7 +93,8 @@ class PatternNames:
                 hint="rename one of them before matching: df.withColumnRenamed(...)",
             )
             return None
-        known = [column.name for column in self.columns]
+        names = (column.name for column in self.columns)
+        known = [each for each in names if not each.startswith(HIDDEN_PREFIX)]
         nearest = nearest_name(name, known)
         hint = f"did you mean {nearest}?" if nearest else f"its columns are {list_names(known)}"
         problems.add(f"the input has no column {name}", place, hint=hint)
@@ -250,6 +252,16 @@ def _is_unit(column: exp.Column) -> bool:
         and call.expressions[0] is column
         and column.name.lower() in _UNITS
     )
+
+
+def is_lambda_argument(column: exp.Column) -> bool:
+    """Whether the name, or the first part of it, is the argument of a lambda around it."""
+    name, around = column.parts[0].name.casefold(), column.find_ancestor(exp.Lambda)
+    while around is not None:
+        if any(each.name.casefold() == name for each in around.expressions):
+            return True
+        around = around.find_ancestor(exp.Lambda)
+    return False
 
 
 def name_parts_of(parsed: ParsedExpression, node: exp.Column) -> list[NamePart]:

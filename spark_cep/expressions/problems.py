@@ -6,6 +6,7 @@ so that the user sees all of them at once; the last check is followed by `raise_
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -42,6 +43,48 @@ class Excerpt(str):
         return str, (str(self),)
 
 
+class EditedText(str):
+    """A text with replacements, in which problems are shown in the original. Each piece holds its
+    first character here, the character of the original that it comes from, and whether it was
+    copied."""
+
+    original: str
+    pieces: tuple[tuple[int, int, bool], ...]
+
+    @classmethod
+    def of(cls, original: str, edits: Iterable[tuple[int, int, str]]) -> EditedText:
+        """The text with edits (start, end, replacement).
+
+        >>> text = EditedText.of("p * 2 + x", [(0, 1, "LAST(b.price)")])
+        >>> print(text)
+        LAST(b.price) * 2 + x
+        >>> print(Place(text, 20, 21).outermost().drawing())
+        p * 2 + x
+                ^
+        """
+        texts: list[str] = []
+        pieces: list[tuple[int, int, bool]] = []
+        done, length = 0, 0
+        for start, end, replacement in [*sorted(edits), (len(original), len(original), "")]:
+            pieces += [(length, done, True), (length + start - done, start, False)]
+            texts += [original[done:start], replacement]
+            length += start - done + len(replacement)
+            done = end
+        found = super().__new__(cls, "".join(texts))
+        found.original, found.pieces = original, tuple(pieces)
+        return found
+
+    def source(self, offset: int) -> int:
+        """The character of the original; within a replacement the first that it replaced."""
+        at = bisect_right(self.pieces, offset, key=lambda piece: piece[0]) - 1
+        start, source, copied = self.pieces[max(at, 0)]
+        return source + (offset - start if copied else 0)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Workers do not need the original.
+        return str, (str(self),)
+
+
 @dataclass(frozen=True)
 class Place:
     """Characters [start, end) of a user's text."""
@@ -61,6 +104,9 @@ class Place:
         PATTERN (a b)
                    ^
         """
+        if isinstance(self.text, EditedText):
+            start, last = self.text.source(self.start), self.text.source(max(self.end - 1, 0))
+            return Place(self.text.original, start, max(start, last) + 1).outermost()
         if not isinstance(self.text, Excerpt):
             return self
         offset = self.text.offset
@@ -110,7 +156,7 @@ class Problem:
             "message": self.message,
             "line": line,
             "column": column,
-            "length": self.place.end - self.place.start if self.place else None,
+            "length": place.end - place.start if place else None,
             "text": place.text if place else None,
             "hint": self.hint,
         }

@@ -1,6 +1,6 @@
 """The grammar of PATTERN: its text as a tree, with the place of every part.
 
-    alternation    concatenation | concatenation | ...
+    alternation    concatenation | concatenation | ...    the first or the last may be empty: (a|)
     concatenation  term term ...
     term           primary quantifier?
     primary        name  ( alternation )  ()  ^  $  {- alternation -}  PERMUTE( alternation, ... )
@@ -82,6 +82,19 @@ def exclusions_of(node: PatternNode) -> tuple[PatternNode, ...]:
     return (node, *inner) if node.kind == "exclude" else inner
 
 
+def may_be_empty(node: PatternNode) -> bool:
+    """Whether a match may have no rows.
+
+    >>> may_be_empty(parse_row_pattern("a* (b|)")), may_be_empty(parse_row_pattern("a* b"))
+    (True, False)
+    """
+    if node.kind == "repeat":
+        return node.low == 0 or may_be_empty(node.parts[0])
+    if node.kind == "alternate":
+        return any(map(may_be_empty, node.parts))
+    return node.kind != "variable" and all(map(may_be_empty, node.parts))
+
+
 @dataclass(frozen=True)
 class PatternToken:
     kind: str
@@ -121,11 +134,21 @@ class _RowPatternParser:
                 self._place(token),
                 "write repetitions with quantifiers: (a b){20}",
             )
-        parts = [self._concatenation()]
+        parts = [self._alternative()]
         while self._accept("|"):
-            parts.append(self._concatenation())
+            parts.append(self._alternative(is_later=True))
         self._depth -= 1
         return _combine("alternate", parts)
+
+    def _alternative(self, *, is_later: bool = False) -> PatternNode:
+        """A concatenation. The first and the last alternative may be empty."""
+        token = self._next()
+        at = len(self._text) if token is None else token.start
+        is_bar = token is not None and token.kind == "mark" and token.text == "|"
+        is_end = token is None or _ends(token)
+        if (is_end and not is_bar) if is_later else is_bar:
+            return PatternNode("empty", at, at)
+        return self._concatenation()
 
     def _concatenation(self) -> PatternNode:
         parts = []

@@ -163,6 +163,20 @@ _SKIP = re.compile(
     re.I,
 )
 _HINT = "write SKIP PAST LAST ROW, SKIP TO NEXT ROW, SKIP TO FIRST b or SKIP TO LAST b"
+_SKIPS = ("SKIP PAST LAST ROW", "SKIP TO NEXT ROW")
+# Words that are no variables: SKIP TO NEXT.
+_SKIP_WORDS = {
+    "NEXT": "did you mean SKIP TO NEXT ROW?",
+    "LAST": "did you mean SKIP PAST LAST ROW, or SKIP TO LAST b for a variable b?",
+    "PAST": "did you mean SKIP PAST LAST ROW?",
+    "FIRST": "write a variable after it: SKIP TO FIRST b",
+}
+
+
+def _nearest_skip_hint(text: str) -> str | None:
+    words = " ".join(re.sub(r"^\s*AFTER\s+MATCH\s", "", text, flags=re.I).upper().split())
+    nearest = nearest_name(words, _SKIPS)
+    return f"did you mean {nearest}?" if nearest else None
 
 
 def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Skip:
@@ -177,7 +191,11 @@ def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Sk
         return Skip()
     found = _SKIP.fullmatch(text)
     if found is None:
-        problems.add("after_match is not a valid SKIP clause", Place.whole(text), hint=_HINT)
+        problems.add(
+            "after_match is not a valid SKIP clause",
+            Place.whole(text),
+            hint=_nearest_skip_hint(text) or _HINT,
+        )
         return Skip()
     if found["past"] or found["next"]:
         return Skip("past last row" if found["past"] else "next row")
@@ -187,7 +205,7 @@ def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Sk
         problems.add(
             f"after_match names {name}, which is not a variable of the pattern",
             Place(text, found.start("name"), found.end("name")),
-            hint=variables.hint_for(name),
+            hint=_SKIP_WORDS.get(name.upper(), variables.hint_for(name)),
         )
         return Skip()
     return Skip("first" if (found["end"] or "").upper() == "FIRST" else "last", rows)

@@ -20,6 +20,9 @@ ColumnExpression = Any
 # An expression over an input row: Spark SQL text, or the user's Column.
 RowExpression = Union[str, ColumnExpression]  # noqa: UP007
 
+# Columns that a statement adds to the input of a clause, and that no answer shows.
+HIDDEN_PREFIX = "__cep_hidden_"
+
 
 @dataclass(frozen=True)
 class ColumnInfo:

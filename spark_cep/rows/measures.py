@@ -27,6 +27,7 @@ from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.expressions.syntax import Edit, SyntaxProblem, apply_edits
 from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.compiled import RowMeasure, RowReading, reading_name
+from spark_cep.rows.earlier import expand_earlier_measures
 from spark_cep.rows.leaves import LABEL_NUMBER, classifier_at, read_at
 from spark_cep.rows.spark_aggregates import (
     AggregateSample,
@@ -139,7 +140,8 @@ def compile_row_measures(
     """The measures over `readings`, which are added; invalid measures become problems."""
     _check_names(wanted.measures, problems)
     scope = replace(scope, aggregates=_session_aggregates(wanted.measures, scope, readings.types))
-    texts = [(name, text, resolve_text(text, scope, problems)) for name, text in wanted.measures]
+    measures = expand_earlier_measures(wanted.measures, scope)
+    texts = [(name, text, resolve_text(text, scope, problems)) for name, text in measures]
     bodies = [
         (name, text, _RowMeasureBody(found, readings))
         for name, text, found in texts

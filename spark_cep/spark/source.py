@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.byte_sizes import byte_size
-from spark_cep.expressions.schema import ColumnInfo
+from spark_cep.expressions.schema import HIDDEN_PREFIX, ColumnInfo
 from spark_cep.planner.layout import InputSize
 from spark_cep.spark.typing import type_of
 from spark_cep.spark.versions import check_dataframe
@@ -38,7 +38,9 @@ class SourceFrame:
     case_sensitive: bool
 
     def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
+        """The columns that an answer may show."""
+        names = (column.name for column in self.columns)
+        return tuple(name for name in names if not name.startswith(HIDDEN_PREFIX))
 
     @property
     def is_streaming(self) -> bool:

@@ -18,6 +18,7 @@ class Rows:
     """A DataFrame, by its name. `columns`: those of an input, where `*` is x and y."""
 
     name: str
+    columns: tuple[str, ...] = ()
     schema: None = None
     columns: tuple[str, ...] = ()
 

@@ -23,6 +23,12 @@ CLAUSE = "MATCH_RECOGNIZE (ORDER BY ts PATTERN (a b{2,3}?) DEFINE b AS x > 1)"
         ),
         ("SELECT * FROM u JOIN [t {M}] m ON m.y = u.y", "t"),
         ("SELECT * FROM u LEFT JOIN ([t {M}] m) ON m.y = u.y", "t"),
+        ("SELECT * FROM u, [a JOIN b USING (id) {M}] m", "a JOIN b USING (id)"),
+        (
+            "SELECT * FROM [a x JOIN b ON x.k = b.k LEFT JOIN (SELECT 1) c ON f(b.k, 2) {M}]",
+            "a x JOIN b ON x.k = b.k LEFT JOIN (SELECT 1) c ON f(b.k, 2)",
+        ),
+        ("SELECT * FROM a CROSS JOIN [b {M}]", "b"),
         ("SELECT * FROM u, [t {M}] m, v", "t"),
         (
             "SELECT * FROM [VALUES (1, 2), (3, 4) AS t(ts, x) {M}]",
@@ -158,8 +164,8 @@ def test_a_recursive_definition_is_matched_when_it_is_complete() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "marked"),
     [
-        ("SELECT * FROM a JOIN b USING (id) {M}", "must follow a table", "MATCH_"),
-        ("SELECT * FROM a JOIN b ON a.x = b.x {M}", "must follow a table", "MATCH_"),
+        ("SELECT * FROM a JOIN b ON a.x = b.x WHERE x {M}", "a.x = b.x WHERE x", "MATCH_"),
+        ("SELECT * FROM a JOIN b USING (id) x {M}", "must follow a table", "MATCH_"),
         ("SELECT * FROM a LATERAL VIEW explode(x) e {M}", "must follow a table", "MATCH_"),
         ("SELECT * FROM a WHERE x > 1 {M}", "must follow a table", "MATCH_"),
         ("SELECT * FROM a, LATERAL (SELECT 1) {M}", "cannot follow LATERAL", "LATERAL"),

@@ -1,0 +1,212 @@
+"""The input of a clause: a query of what is before it, with the columns that the clause adds.
+
+    WITH ... SELECT *, lower(k) AS key, (SELECT avg(price) FROM t) AS __cep_hidden_1 FROM input
+
+Keys that PARTITION BY computes become columns of the input, and subqueries of DEFINE and MEASURES
+hidden ones. Each subquery is also analyzed by itself, where the input's columns are not visible: a
+name that is not found there refers to the rows around it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from spark_cep.sql.location import visible_definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from spark_cep.sql.clause import PartitionColumn, Span
+    from spark_cep.sql.composer import QueryComposer, SessionFunctions
+    from spark_cep.sql.location import ClauseLocation, CteDefinition, WithClause
+    from spark_cep.sql.match_call import MatchCall
+    from spark_cep.sql.statement import Statement
+    from spark_cep.sql.subqueries import HiddenColumn
+
+    Definitions = Sequence[tuple[WithClause, tuple[CteDefinition, ...]]]
+
+_COLUMN = re.compile(r"with name (`.*?`) cannot be resolved")
+
+
+def read_input(
+    composer: QueryComposer,
+    location: ClauseLocation,
+    all_withs: tuple[WithClause, ...],
+    session: SessionFunctions,
+    call: MatchCall,
+) -> Any:
+    """The rows that a clause matches."""
+    statement = composer.statement
+    computed = _computed_keys(call)
+    ranges = [each.subquery.span for each in call.hidden]
+    ranges += [each.expression for each in computed if each.expression is not None]
+    needed = visible_definitions(statement, location, all_withs, ranges)
+    for hidden in call.hidden:
+        _check_subquery(composer, session, needed, hidden)
+    span = statement.span(location.first, location.word)
+    alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
+    if alone and not computed and not call.hidden:
+        return alone[0]
+    added = [*_key_items(statement, computed), *_hidden_items(call.hidden)]
+    try:
+        return _run(composer, session, [*_select(statement, needed, ["*", *added], span)])
+    except Exception as problem:
+        if added:
+            _run_noted(composer, session, [*_select(statement, needed, ["*"], span)], span)
+            at = computed[0].expression if computed else call.hidden[0].subquery.whole
+            assert at is not None
+            message = f"PARTITION BY: {session.describe(problem)}"
+            if not computed:
+                message = session.describe(problem)
+            raise statement.error(message, at) from None
+        _note_input(statement, span, problem)
+        raise
+
+
+def _computed_keys(call: MatchCall) -> list[PartitionColumn]:
+    return [each for each in call.clause.partition_by if each.expression is not None]
+
+
+def _key_items(statement: Statement, keys: Sequence[PartitionColumn]) -> Iterator[Any]:
+    for each in keys:
+        assert each.expression is not None
+        yield ", "
+        yield each.expression
+        if each.is_named:
+            yield f" AS {statement.text[slice(*each.span)]}"
+
+
+def _hidden_items(columns: Sequence[HiddenColumn]) -> Iterator[Any]:
+    for each in columns:
+        yield ", "
+        yield from each.pieces
+        yield f" AS {each.name}"
+
+
+def _run(composer: QueryComposer, session: SessionFunctions, pieces: list[str | Span]) -> Any:
+    rows = session.sql(composer.query(pieces))
+    # A Connect session analyzes the query only here.
+    _ = rows.schema
+    return rows
+
+
+def _run_noted(
+    composer: QueryComposer, session: SessionFunctions, pieces: list[str | Span], span: Span
+) -> None:
+    try:
+        _run(composer, session, pieces)
+    except Exception as problem:
+        _note_input(composer.statement, span, problem)
+        raise
+
+
+def _note_input(statement: Statement, span: Span, problem: Exception) -> None:
+    line, column = statement.place(span).line_and_column()
+    note = f"This is the input of the MATCH_RECOGNIZE at line {line}, column {column}."
+    if "UNRESOLVED_COLUMN" in str(problem):
+        note += " It is a separate query and cannot refer to columns of the enclosing query."
+    problem.add_note(note)
+
+
+def _select(
+    statement: Statement, needed: Definitions, items: Sequence[str | Span], source: Span
+) -> Iterator[Any]:
+    """WITH ... SELECT items FROM source."""
+    return with_definitions(statement, needed, ["SELECT ", *items, " FROM ", source])
+
+
+def with_definitions(
+    statement: Statement, needed: Definitions, query: Sequence[Any]
+) -> Iterator[Any]:
+    """WITH ... SELECT * FROM (WITH ... query)."""
+    for number, (each, definitions) in enumerate(needed):
+        yield "SELECT * FROM (WITH " if number else "WITH "
+        yield "RECURSIVE " if each.is_recursive else ""
+        for index, definition in enumerate(definitions):
+            yield ", " if index else ""
+            yield statement.span(definition.first, definition.closed + 1)
+        yield "\n"
+    yield from query
+    yield ")" * (len(needed) - 1)
+
+
+# ---- subqueries ----------------------------------------------------------------------------------
+
+
+def _check_subquery(
+    composer: QueryComposer,
+    session: SessionFunctions,
+    needed: Definitions,
+    hidden: HiddenColumn,
+) -> None:
+    """Refuses a subquery that is not a query by itself, or has not the one column that it needs."""
+    statement, subquery = composer.statement, hidden.subquery
+    try:
+        rows = _run(
+            composer,
+            session,
+            [*_select(statement, needed, ["*"], subquery.span), " AS __cep_subquery"],
+        )
+    except Exception as problem:
+        raise _subquery_error(statement, session, hidden, problem) from None
+    if getattr(rows, "isStreaming", False):
+        raise statement.error(
+            "a subquery in DEFINE or MEASURES cannot read a stream",
+            subquery.whole,
+            hint="read a table, or join the two streams before MATCH_RECOGNIZE",
+        )
+    columns = rows.columns
+    if subquery.kind != "exists" and len(columns) > 1:
+        raise statement.error(
+            f"this subquery has {len(columns)} columns, and a value is one",
+            subquery.span,
+            hint=f"name one column: (SELECT {columns[0]} FROM ...)",
+        )
+
+
+def _subquery_error(
+    statement: Statement, session: SessionFunctions, hidden: HiddenColumn, problem: Exception
+) -> Exception:
+    found = _COLUMN.search(str(problem))
+    if found is None:
+        return statement.error(session.describe(problem), hidden.subquery.span)
+    name = found[1].replace("`", "")
+    return statement.error(
+        f"the tables of this subquery have no column {name}, and a subquery in DEFINE or MEASURES "
+        "cannot refer to the rows around it",
+        hidden.subquery.span,
+        hint="join its table to the input first: FROM (SELECT ... FROM a JOIN b ON ...) "
+        "MATCH_RECOGNIZE (...)",
+    )
+
+
+# ---- keys ----------------------------------------------------------------------------------------
+
+
+def partition_names(statement: Statement, rows: Any, call: MatchCall) -> list[str] | None:
+    """The partition columns by the names that they have in the input; None: as the clause says."""
+    computed = _computed_keys(call)
+    if not computed or not rows.columns:
+        return None
+    hidden = len(call.hidden)
+    columns = list(rows.columns)
+    added = columns[len(columns) - hidden - len(computed) : len(columns) - hidden]
+    found: list[str] = []
+    names = iter(added)
+    for each in call.clause.partition_by:
+        name = each.text if each.expression is None else next(names)
+        same = [other for other in columns if other.casefold() == name.casefold()]
+        if each.expression is not None and len(same) > 1:
+            text = statement.text[slice(*each.expression)]
+            raise statement.error(
+                f"PARTITION BY: {text} has the name {name}, which a column of the input has too",
+                each.span,
+                hint=f"give it another name: PARTITION BY {text} AS {name}_key",
+            )
+        found.append(_quoted(name) if each.expression is not None else str(each.text))
+    return found
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
