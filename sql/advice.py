@@ -7,7 +7,9 @@ write instead in the user's own text.
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -109,23 +111,27 @@ def _interval_edits(parsed: ParsedExpression, node: exp.Expr) -> Iterator[Edit]:
             yield (*parsed.span(each), _interval(number))
 
 
+_OPERATIONS: Mapping[type[exp.Expr], Callable[[Fraction, Fraction], Fraction]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+    exp.Div: operator.truediv,
+}
+
+
 def _days(node: exp.Expr) -> Fraction | None:
     """The value of an expression over numbers alone."""
     if isinstance(node, exp.Paren | exp.Neg):
         inner = _days(node.this)
         return -inner if inner is not None and isinstance(node, exp.Neg) else inner
-    if isinstance(node, exp.Literal) and not node.is_string:
-        return Fraction(node.this) if re.fullmatch(r"\d*\.?\d+", node.this) else None
-    if not isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
+    if isinstance(node, exp.Literal):
+        is_number = not node.is_string and re.fullmatch(r"\d*\.?\d+", node.this)
+        return Fraction(node.this) if is_number else None
+    operation = _OPERATIONS.get(type(node))
+    left, right = (None, None) if operation is None else map(_days, (node.this, node.expression))
+    if operation is None or left is None or right is None:
         return None
-    left, right = _days(node.this), _days(node.expression)
-    if left is None or right is None or (isinstance(node, exp.Div) and not right):
-        return None
-    if isinstance(node, exp.Add):
-        return left + right
-    if isinstance(node, exp.Sub):
-        return left - right
-    return left * right if isinstance(node, exp.Mul) else left / right
+    return None if operation is operator.truediv and not right else operation(left, right)
 
 
 def _interval(days: Fraction) -> str:

@@ -12,7 +12,6 @@ over nor what a condition depends on.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
-    from spark_cep.rows.calls import RowCalls
     from spark_cep.sql.clause import Span
     from spark_cep.sql.statement import Statement, TextEdit
     from spark_cep.sql.vendors import PartNames
@@ -140,21 +138,17 @@ def _membership(
     """x IN (query) by the list of the query's values, with the NULLs among them. The list of no
     values makes it FALSE, also for NULL."""
     values: tuple[str | Span, ...] = (_VALUES, each.span, _VALUES_END)
-    left = masked.left_of(each)
-    if left is None:
-        # It cannot be parsed, which is reported where the part is parsed.
-        return [(*each.span, "(NULL)")], values
-    start, end, column, is_negated = left
-    negation = "NOT " if is_negated else ""
+    start, end, column, is_negated = masked.left_of(each)
+    before, after = ("(NOT ", ")") if is_negated else ("", "")
     if column is not None:
         own = masked.qualifier(column)
         test = (
             "(size(", *values, ") > 0 AND array_contains(", *values, f", {quote_name(own[1])}))"
         )  # fmt: skip
-        return [(start, each.span[1], f"({negation}{own[0]}{name})")], test
+        return [(start, each.span[1], f"{before}{own[0]}{name}{after}")], test
     hidden = masked.qualified((start, end), name)
-    before = f"({negation}(size({hidden}) > 0 AND array_contains({hidden}, "
-    return [(start, start, before), (end, each.span[1], ")))")], values
+    before += f"(size({hidden}) > 0 AND array_contains({hidden}, "
+    return [(start, start, before), (end, each.span[1], f")){after}")], values
 
 
 class _MaskedPart:
@@ -163,6 +157,7 @@ class _MaskedPart:
     def __init__(
         self, statement: Statement, span: Span, names: PartNames, found: Sequence[Subquery]
     ) -> None:
+        self._statement = statement
         self._offset = span[0]
         self._names = names
         text = statement.text[slice(*span)]
@@ -178,19 +173,21 @@ class _MaskedPart:
             elif token.is_symbol(":") and is_named_parameter(statement, index):
                 end = statement.tokens[index + 1].end
                 text = self._mask(text, (token.start, end), "0")
-        self._calls: RowCalls | None = None
-        with contextlib.suppress(SyntaxProblem):
+        try:
             self._calls = parse_calls(text, Problems(), in_define=names.in_define)
+        except SyntaxProblem as problem:
+            at = (problem.place.start + span[0], problem.place.end + span[0])
+            raise statement.error(
+                f"this is not a Spark SQL expression: {problem.message}", at
+            ) from None
 
     def _mask(self, text: str, span: Span, literal: str) -> str:
         start, end = span[0] - self._offset, span[1] - self._offset
         return text[:start] + literal.ljust(end - start) + text[end:]
 
-    def left_of(self, each: Subquery) -> tuple[int, int, exp.Column | None, bool] | None:
+    def left_of(self, each: Subquery) -> tuple[int, int, exp.Column | None, bool]:
         """The operand of IN: where it begins and ends, its column if it is nothing more, and
         whether NOT is before IN."""
-        if self._calls is None:
-            return None
         parsed = self._calls.parsed
         for node in parsed.root.find_all(exp.In):
             start, end = parsed.span(node)
@@ -205,7 +202,11 @@ class _MaskedPart:
             if between.strip().upper() in {"", "NOT"}:
                 negated = bool(between.strip())
                 return begin + self._offset, stop + self._offset, column, negated
-        return None
+        raise self._statement.error(
+            "it is not clear what is before this IN",
+            each.whole,
+            hint="put it in parentheses: (x) IN (SELECT ...)",
+        )
 
     def _is_of_input(self, column: exp.Column) -> bool:
         """Whether the name is a column of the input, not a field of one or a lambda's argument."""
@@ -220,7 +221,6 @@ class _MaskedPart:
 
     def qualifier(self, column: exp.Column) -> tuple[str, str]:
         """`a.` and the column's name; the input's own name is none."""
-        assert self._calls is not None
         parts = name_parts_of(self._calls.parsed, column)
         if len(parts) > 1 and parts[0].name.casefold() in self._names.variables:
             return f"{quote_name(parts[0].name)}.", parts[1].name
@@ -232,8 +232,6 @@ class _MaskedPart:
         return name if variable is None else f"{quote_name(variable)}.{name}"
 
     def _variable(self, span: Span) -> str | None:
-        if self._calls is None:
-            return None
         parsed, start, end = self._calls.parsed, span[0] - self._offset, span[1] - self._offset
         for node in parsed.root.walk():
             begin, stop = parsed.span(node)

@@ -85,7 +85,9 @@ def _call_edits(
         says_semantics = statement.tokens[index - 1].is_word("RUNNING", "FINAL")
         return [*found, (*whole, "count(*)" if says_semantics else "RUNNING count(*)")]
     if name == "MATCH_ROWTIME":
-        return [*found, (*whole, _time_of_match(statement, whole, arguments, names))]
+        given = [derive_text(statement.text, each, found).text for each in arguments]
+        time = _time_of_match(statement, whole, given, names)
+        return [*_without(found, whole), (*whole, time)]
     # A function of a window is refused with the window.
     is_window = statement.is_at(closed + 1, "OVER")
     if name not in _NAVIGATIONS or is_window:
@@ -109,7 +111,7 @@ def call_arguments(statement: Statement, opened: int, closed: int) -> list[Span]
 
 
 def _time_of_match(
-    statement: Statement, whole: Span, arguments: Sequence[Span], names: PartNames
+    statement: Statement, whole: Span, arguments: Sequence[str], names: PartNames
 ) -> str:
     if names.in_define:
         raise statement.error(
@@ -123,8 +125,12 @@ def _time_of_match(
             whole,
             hint="write ORDER BY ts, or MATCH_ROWTIME(ts)",
         )
-    time = statement.text[slice(*arguments[0])] if arguments else names.time
-    return f"FINAL LAST({time})"
+    return f"FINAL LAST({arguments[0] if arguments else names.time})"
+
+
+def _without(edits: Sequence[TextEdit], span: Span) -> list[TextEdit]:
+    """The edits that are not within a range."""
+    return [each for each in edits if not (span[0] <= each[0] and each[1] <= span[1])]
 
 
 def _with_default(
@@ -149,9 +155,8 @@ def _with_default(
     given, rows, otherwise = (derive_text(statement.text, each, found).text for each in arguments)
     start, end = statement.tokens[index].start, statement.tokens[closed].end
     inside = (offset[1], default[1])
-    kept = [each for each in found if not (inside[0] <= each[0] and each[1] <= inside[1])]
     return [
-        *kept,
+        *_without(found, inside),
         (start, start, f"CASE WHEN {name}(({given}) IS NULL, {rows}) IS NULL "
                        f"THEN ({otherwise}) ELSE "),
         (*inside, ""),

@@ -78,7 +78,10 @@ def _refuse_syntax(parsed: ParsedExpression, part: exp.Expr) -> Refusal:
         return Refusal("window functions are not supported here", place, _FOLDS_HINT)
     if isinstance(part, exp.Filter | exp.IgnoreNulls):
         return Refusal("FILTER and IGNORE NULLS are not supported here", place, _FOLDS_HINT)
-    hint = "join the other table to the input first"
+    hint = (
+        "join the other table to the input first, or write the query for cep.sql, which takes "
+        "subqueries over other tables alone"
+    )
     return Refusal("subqueries are not supported here", place, hint)
 
 

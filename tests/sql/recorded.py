@@ -44,8 +44,9 @@ def _columns_of(query: SparkQuery) -> Iterator[str]:
 class Recorded:
     """`inputs`: the queries for inputs of clauses, frames written as <name>. `calls`,
     `windows`: what match_pattern and match_window were called with. `query`: the statement that is
-    left."""
+    left. `columns`: of every input of a clause."""
 
+    columns: tuple[str, ...] = ()
     inputs: list[str] = field(default_factory=list)
     args: list[Any] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -58,7 +59,7 @@ class Recorded:
         self.args.append(query.args)
         name = f"input {len(self.inputs)}"
         is_list = "__cep_i0" in query.text
-        return Rows(name, columns=tuple(_columns_of(query)) if is_list else ())
+        return Rows(name, columns=tuple(_columns_of(query)) if is_list else self.columns)
 
     def match(self, df: Rows, pattern: Any, **options: Any) -> Rows:
         self.calls.append({"df": df.name, "pattern": pattern, **options})
@@ -76,9 +77,9 @@ def shown(query: SparkQuery) -> str:
     return query.text.format(**{key: f"<{df.name}>" for key, df in query.frames.items()})
 
 
-def rewritten(text: str, args: Any = None) -> Recorded:
+def rewritten(text: str, args: Any = None, *, recorded: Recorded | None = None) -> Recorded:
     """What becomes of a statement."""
-    recorded = Recorded()
+    recorded = recorded or Recorded()
     statement = Statement(text)
     composer = QueryComposer(statement, args)
     session = SessionFunctions(recorded.sql, recorded.match, match_window=recorded.match_window)
