@@ -6,6 +6,7 @@ the queries for Spark out of the statement.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,8 @@ class SessionFunctions:
     """What runs a query and what matches: `spark.sql` and `match_pattern`, or stand-ins.
 
     `filter_keys`: chooses rows of a clause's input; None: nothing is done in front of clauses that
-    the statement says behind them. `describe`: what Spark says is wrong, in a sentence.
+    the statement says behind them. `describe`: what Spark says is wrong, in a sentence. `quietly`:
+    where failures are expected, which Spark would log.
     """
 
     sql: Callable[[SparkQuery], Any]
@@ -39,6 +41,7 @@ class SessionFunctions:
     filter_keys: Callable[[Any, Clause, Sequence[KeyCondition]], Any] | None = None
     match_window: Callable[..., Any] | None = None
     describe: Callable[[Exception], str] = str
+    quietly: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def match_clauses(

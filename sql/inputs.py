@@ -10,6 +10,7 @@ name that is not found there refers to the rows around it.
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.sql.location import visible_definitions
@@ -49,8 +50,10 @@ def read_input(
     if alone and not computed and not call.hidden:
         return alone[0]
     added = [*_key_items(statement, computed), *_hidden_items(call.hidden)]
+    quietly = session.quietly if added else nullcontext
     try:
-        return _run(composer, session, [*_select(statement, needed, ["*", *added], span)])
+        with quietly():
+            return _run(composer, session, [*_select(statement, needed, ["*", *added], span)])
     except Exception as problem:
         if added:
             _run_noted(composer, session, [*_select(statement, needed, ["*"], span)], span)
@@ -142,12 +145,10 @@ def _check_subquery(
 ) -> None:
     """Refuses a subquery that is not a query by itself, or has not the one column that it needs."""
     statement, subquery = composer.statement, hidden.subquery
+    pieces = [*_select(statement, needed, ["*"], subquery.span), " AS __cep_subquery"]
     try:
-        rows = _run(
-            composer,
-            session,
-            [*_select(statement, needed, ["*"], subquery.span), " AS __cep_subquery"],
-        )
+        with session.quietly():
+            rows = _run(composer, session, pieces)
     except Exception as problem:
         raise _subquery_error(statement, session, hidden, problem) from None
     if getattr(rows, "isStreaming", False):

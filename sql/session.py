@@ -12,8 +12,6 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-
 from spark_cep.api import match_pattern, match_window, prepare_query
 from spark_cep.errors import PlanError
 from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
@@ -21,7 +19,7 @@ from spark_cep.row_patterns import RowPattern
 from spark_cep.spark.metrics import records_of
 from spark_cep.spark.source import is_setting_on
 from spark_cep.spark.typing import error_sentence, type_of
-from spark_cep.spark.versions import is_dataframe
+from spark_cep.spark.versions import is_dataframe, silence_spark
 from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
 from spark_cep.sql.kinds import (
     TemporaryView,
@@ -124,7 +122,8 @@ def sql(
         functools.partial(_match_used, sources),
         _filter_keys if _is_pushdown_on(spark) else None,
         functools.partial(_match_window_used, sources),
-        _describe,
+        error_sentence,
+        silence_spark,
     )
     match_clauses(composer, found, engine, selects)
     if shown is not None:
@@ -271,10 +270,6 @@ def _original_sql(spark: SparkSession) -> Callable[..., DataFrame]:
     """The session's own `sql`."""
     own: Callable[..., DataFrame] = vars(spark).get(_INSTALLED, spark.sql)
     return own
-
-
-def _describe(problem: Exception) -> str:
-    return error_sentence(problem) if isinstance(problem, PySparkException) else str(problem)
 
 
 def _run_query(own: Callable[..., DataFrame], query: SparkQuery) -> DataFrame:
