@@ -39,7 +39,7 @@ from spark_cep.sql.statement import derive_text
 
 if TYPE_CHECKING:
     from spark_cep.expressions.comparisons import TypeOf
-    from spark_cep.sql.clause import Clause
+    from spark_cep.sql.clause import Clause, NamedExpression
     from spark_cep.sql.location import ClauseLocation
     from spark_cep.sql.statement import Statement, TextEdit
 
@@ -464,15 +464,25 @@ def _unused_measures(
     if _takes_all(select, table):
         return frozenset()
     names = {token.text.casefold() for token in outside}
-    # Measures may use earlier ones.
-    for each in clause.measures:
-        first, stop = (statement.first_token(at) for at in each.part.span)
-        names |= {token.text.casefold() for token in statement.tokens[first:stop]}
-    return frozenset(
-        each.name.text
-        for each in clause.measures
-        if _PLAIN_NAME.fullmatch(each.name.text) and each.name.text.casefold() not in names
-    )
+    unused = set()
+    # A measure may use the measures before it.
+    for each in reversed(clause.measures):
+        name = each.name.text
+        if _PLAIN_NAME.fullmatch(name) and name.casefold() not in names:
+            unused.add(name)
+        else:
+            names |= _bare_names(statement, each)
+    return frozenset(unused)
+
+
+def _bare_names(statement: Statement, measure: NamedExpression) -> set[str]:
+    """The names in a measure that no variable is in front of."""
+    first, stop = (statement.first_token(at) for at in measure.part.span)
+    return {
+        statement.tokens[at].text.casefold()
+        for at in range(first, stop)
+        if statement.tokens[at].kind in {"word", "quoted"} and not statement.symbol(at - 1, ".")
+    }
 
 
 def _takes_all(select: exp.Select, table: exp.Expr) -> bool:

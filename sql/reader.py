@@ -343,6 +343,10 @@ def _read_key(
 
 # They end an expression.
 _NOT_ALIASES = {"NULL", "TRUE", "FALSE", "UNKNOWN", "END"}
+_UNITS = {
+    "YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND",
+    "MICROSECOND", "NANOSECOND",
+}  # fmt: skip
 # An alias is not the operand of one of these.
 _NOT_BEFORE_ALIASES = {
     "AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "DIV", "CASE",
@@ -368,9 +372,9 @@ def split_alias(statement: Statement, first: int, stop: int) -> tuple[int, int |
         if before.kind == "symbol"
         else not before.is_word(*_NOT_BEFORE_ALIASES)
     )
-    # The last word may be the unit of an interval.
     has_interval = any(statement.is_at(at, "INTERVAL") for at in range(first, last))
-    if not is_complete or name.is_word(*_NOT_ALIASES) or has_interval:
+    is_unit = has_interval and name.text.upper().removesuffix("S") in _UNITS
+    if not is_complete or name.is_word(*_NOT_ALIASES) or is_unit:
         return stop, None
     return last, last
 

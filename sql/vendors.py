@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS
 from spark_cep.sql.statement import derive_text
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ def _call_edits(
     if name in _ROW_NUMBERS:
         if arguments:
             raise statement.error(f"{name} takes no arguments", whole, hint=f"write {token.text}()")
+        outer = _call_around(statement, index)
+        if outer is not None:
+            raise statement.error(
+                f"{outer} cannot contain {name}",
+                whole,
+                hint="write FINAL count(*) for the number of rows of the match, RUNNING count(*) "
+                "for that of the row",
+            )
         says_semantics = statement.tokens[index - 1].is_word("RUNNING", "FINAL")
         return [*found, (*whole, "count(*)" if says_semantics else "RUNNING count(*)")]
     if name == "MATCH_ROWTIME":
@@ -97,6 +106,18 @@ def _call_edits(
     if name != _NAVIGATIONS[name]:
         found = [*found, (token.start, token.end, _NAVIGATIONS[name])]
     return found
+
+
+def _call_around(statement: Statement, index: int) -> str | None:
+    """The aggregate or navigation around a token."""
+    opened = statement.groups[index]
+    while opened > 0:
+        name = statement.tokens[opened - 1]
+        known = name.kind == "word" and name.text.lower() in {*AGGREGATES, *NAVIGATIONS}
+        if known or name.is_word(*_NAVIGATIONS):
+            return name.text.upper()
+        opened = statement.groups[opened]
+    return None
 
 
 def call_arguments(statement: Statement, opened: int, closed: int) -> list[Span]:

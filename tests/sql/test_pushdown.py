@@ -304,3 +304,17 @@ def test_without_a_session_that_filters_nothing_is_moved() -> None:
     (call,) = recorded.calls
     assert set(call["measures"]) == {"gain", "loss"}
     assert "unused" not in call
+
+
+def test_a_measure_that_a_later_one_uses_stays() -> None:
+    clause = """MATCH_RECOGNIZE (PARTITION BY user ORDER BY ts MEASURES LAST(a.x) AS x,
+        count(*) AS n, n + 1 AS more, more * 2 AS twice, LAST(b.n) AS other PATTERN (a b))"""
+    assert unused(f"SELECT m.twice FROM t {clause} AS m") == {"x", "other"}
+    assert unused(f"SELECT m.more FROM t {clause} AS m") == {"x", "twice", "other"}
+    assert unused(f"SELECT m.user FROM t {clause} AS m") == {"x", "n", "more", "twice", "other"}
+
+
+def test_conditions_on_computed_keys_are_moved_by_their_names() -> None:
+    clause = "MATCH_RECOGNIZE (PARTITION BY lower(user) AS low, upper(x) ORDER BY ts PATTERN (a))"
+    assert conditions(f"SELECT * FROM t {clause} AS m WHERE m.low = 'a'") == ["(`low` = 'a')"]
+    assert conditions(f"SELECT * FROM t {clause} AS m WHERE m.user = 'a'") == []

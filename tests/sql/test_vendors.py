@@ -115,6 +115,7 @@ def test_a_struct_column_with_the_name_of_the_input_keeps_its_fields() -> None:
         ("x IS NULL missing", "missing", "x IS NULL"),
         ("count(*) month", "month", "count(*)"),
         ("ts - INTERVAL 5 MINUTES AS t", "t", "ts - INTERVAL 5 MINUTES"),
+        ("x > INTERVAL 1 MINUTE long", "long", "x > INTERVAL 1 MINUTE"),
     ],
 )
 def test_a_measure_needs_no_as(item: str, name: str, text: str) -> None:
@@ -234,6 +235,8 @@ def test_options_of_another_system() -> None:
          "MATCH_ROWTIME(ts)", "MATCH_ROWTIME()"),
         ("MEASURES MATCH_SEQUENCE_NUMBER(a) AS t PATTERN (a)", "takes no arguments",
          "write MATCH_SEQUENCE_NUMBER()", "MATCH_SEQUENCE_NUMBER(a)"),
+        ("MEASURES max(1 + MATCH_ROW_NUMBER()) AS t PATTERN (a)", "MAX cannot contain",
+         "write FINAL count(*)", "MATCH_ROW_NUMBER()"),
         ("MEASURES PREV(LAST(x), 1, 0) AS t PATTERN (a)", "over FIRST or LAST takes no default",
          "write coalesce(PREV(LAST(x), 1), 0)", "0)"),
     ],
