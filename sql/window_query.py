@@ -486,6 +486,13 @@ class WindowSelect:
         if window.opened not in self._plans:
             markers = window.markers(self._markers)
             call = prepare_call(window.statement, window.clause, self._args, markers)
+            if call.hidden:
+                raise window.statement.error(
+                    "a window with a row pattern cannot have subqueries",
+                    call.hidden[0].subquery.whole,
+                    hint="compute the value in FROM: FROM (SELECT *, (SELECT avg(price) FROM "
+                    "ticks) AS level FROM ticks)",
+                )
             following: int | str | None = None
             if isinstance(window.following, tuple):
                 span = self._statement.span(*window.following)
@@ -664,7 +671,7 @@ class WindowSelect:
             ]
             error.details["problems"] = problems
         call = plan.call
-        return locate_error(error, call.statement, call.clause, call.made)
+        return locate_error(error, plan.window.statement, call.clause, call.made)
 
     def _at_call(
         self, problem: dict[str, Any], texts: dict[str, tuple[int, int]]
