@@ -4,8 +4,10 @@ Begin in `session`, the path of a statement. `statement` has its tokens, `locati
 and their inputs, `reader` makes a `clause` of each, `match_call` the call of `match_pattern`, and
 `composer` puts the matches into the rest of the statement. `vendors` and `subqueries` rewrite texts
 of a clause, `inputs` has the query of what it matches, `pushdown` finds what may be done in front
-of it. `kinds` knows statements that need special treatment, `parameters` and `hints` read values,
-`messages` words errors in SQL; `misspellings` and `advice` say what was meant.
+of it. `windows` finds windows with row patterns, `selects` the SELECT around them, and
+`window_query` makes the queries of which it is then composed. `kinds` knows statements that need
+special treatment, `parameters` and `hints` read values, `messages` words errors in SQL;
+`misspellings` and `advice` say what was meant.
 
 The package is also the function `cep.sql(spark, text)`: a function of that name in `spark_cep`
 would be replaced as soon as this package is imported. `help(spark_cep.sql.session.sql)` documents

@@ -170,6 +170,19 @@ def test_match_recognize_in_sql(spark: SparkSession, ticks: DataFrame) -> None:
     spark.catalog.dropGlobalTempView("smoke_ticks")
 
 
+def test_a_row_pattern_in_a_window(spark: SparkSession, ticks: DataFrame) -> None:
+    text = """SELECT s.t, n OVER w AS n, s.x - first_value(x) IGNORE NULLS OVER w, lag(t) OVER w
+        FROM smoke_ticks s WHERE k = :k WINDOW w AS (
+          PARTITION BY k ORDER BY t MEASURES count(up.*) AS n
+          ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING SEEK
+          PATTERN (low up+) DEFINE low AS x < 10, up AS x > PREV(x)
+        ) ORDER BY s.t DESC LIMIT 5"""
+    assert values(cep.sql(spark, text, {"k": "k1"})) == [
+        (1, None, None, None), (2, 1, 25, 1), (3, None, None, 2), (4, None, None, 3),
+        (5, None, None, 4),
+    ]  # fmt: skip
+
+
 def test_an_event_pattern_in_sql_and_its_plan(spark: SparkSession, ticks: DataFrame) -> None:
     text = """SELECT * FROM smoke_ticks MATCH_RECOGNIZE (
         PARTITION BY k ORDER BY t MEASURES a.t AS a, b.t AS b PATTERN SEQ(a, b) WITHIN 10
