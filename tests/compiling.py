@@ -41,7 +41,7 @@ COLUMNS = {
     "name": Type("string"),
     "flag": BOOL,
     "addr": Type("other"),
-    "tags": Type("other"),
+    "tags": Type("other", sql="array<string>"),
     "we ird": BIGINT,
 }
 INFOS = [ColumnInfo(name, type_) for name, type_ in COLUMNS.items()]

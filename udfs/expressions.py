@@ -37,12 +37,14 @@ FOLDS = frozenset({"first", "last", "count", "sum", "avg", "min", "max"})
 
 @dataclass(frozen=True)
 class Type:
-    """A Spark SQL type, as far as the engine distinguishes types."""
+    """A Spark SQL type, as far as the engine distinguishes types. `sql`: of kind "other", the name
+    that Spark has for the type, which tells functions of arrays and maps what is inside."""
 
     kind: TypeKind
     bits: int = 64
     precision: int = 0
     scale: int = 0
+    sql: str = field(default="", compare=False, repr=False)
 
 
 BOOL = Type("bool")
@@ -92,6 +94,7 @@ class Call(Expression):
     arithmetic   + - * / % div neg abs         nullness    is_null is_not_null coalesce nullif
     choice       if (condition, then, else)    selection   least greatest in (value, items...)
     conversion   cast (numeric widening only)  floats      isnan
+    functions    as in `functions/registry.py`
     `CASE` becomes nested `if`, `BETWEEN` two comparisons under `and`.
     """
 

@@ -55,13 +55,13 @@ class ConstantOperand(Expression):
 
 
 class InexactError(Exception):
-    """Only Spark can evaluate this exactly. `reason` completes "the engine cannot evaluate ...",
-    `node` is the operation that it is about, once it is known."""
+    """Only Spark can evaluate this exactly. `reason` completes "the engine cannot evaluate ...".
+    `node`: the part of the condition that it is about, if it is known."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, node: exp.Expr | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.node: exp.Expr | None = None
+        self.node = node
 
 
 _VALUE_READINGS = frozenset({"each", "prev", "first", "last"})

@@ -94,6 +94,7 @@ class CompilerSession:
     ansi: bool
     fixed_zone: bool
     lookups: Lookups = field(default_factory=Lookups)
+    time_zone: str = "UTC"
 
 
 class Translation:

@@ -8,6 +8,7 @@ imports pyspark; Spark is asked for types through the typer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -178,7 +179,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     rows are there, so Spark can read neighbouring rows too."""
     plain = PatternNames((), columns, case_sensitive=case_sensitive)
     names = row_pattern_names(pattern.variables, plain)
-    session = CompilerSession(typer, ansi, is_fixed_zone(time_zone))
+    session = CompilerSession(typer, ansi, is_fixed_zone(time_zone), time_zone=time_zone)
     work = _RowCompilation(pattern, names, session, RowTypes(typer, columns), shipment)
     problems, variables = work.problems, pattern.variables
     timed = pattern.window is not None
@@ -317,10 +318,15 @@ def _hint_for(reason: str) -> str:
         return "compare parts of them, or texts without a collation: lower(CAST(name AS STRING))"
     if " mix " in reason:
         return "cast one of them to the type of the other"
+    if re.match(r"(exists|forall|filter|transform|aggregate|reduce|zip_with|any_match)\(", reason):
+        return (
+            "between rows of the match there are no lambda functions: use array_contains(a.tags, "
+            "kind), arrays_overlap, array_intersect, or compute the array over one row"
+        )
     return (
-        "between rows of the match there are = < > + - * / % BETWEEN IN CASE abs least greatest "
-        "coalesce datediff timestampdiff and the aggregates; every function may stand around one "
-        "row's columns, upper(a.kind), and around those of the row with its PREV and NEXT"
+        "every function may stand around one row's columns, upper(a.kind), and around those of the "
+        "row with its PREV and NEXT; between rows of the match there are those that docs/sql.md "
+        "lists under functions between rows"
     )
 
 

@@ -4,6 +4,7 @@
     over one other row             the same, read at that row; needs a value for a missing row
     across rows                    operations that the engine computes exactly as Spark does
     across PREV, NEXT and the row  otherwise Spark, with lag and lead (conjuncts.py)
+    a function of Spark            in Python, by the worker's own functions (functions.py)
     else                           refused: a condition decides which rows match, so Spark cannot
                                    test it afterwards
 
@@ -31,13 +32,17 @@ from spark_cep.expressions.names import Reference, quote_name
 from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOperand
 from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.conjuncts import CALL_MARKERS, TimeDifference, difference_of, neighbour_sql
+from spark_cep.rows.functions import FunctionConversion, translate_function
 from spark_cep.rows.leaves import LabelTranslation, RowAggregate, RowPresence
 from spark_cep.rows.texts import CURRENT_ROW, RowPosition
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, Expression, Type
 from spark_cep.udfs.row_program import MatchNumber
 
 if TYPE_CHECKING:
+    from spark_cep.expressions.translation import CompilerSession
     from spark_cep.rows.calls import RowCall
+    from spark_cep.rows.conjuncts import RowConjunct
+    from spark_cep.rows.leaves import ConditionContext
 
 
 # NULL wherever an operand is.
@@ -51,7 +56,22 @@ _STRICT = (
 class ConditionTranslation(LabelTranslation):
     """Translates one condition of DEFINE."""
 
+    conversion: FunctionConversion
+
+    def __init__(
+        self, conjunct: RowConjunct, session: CompilerSession, around: ConditionContext
+    ) -> None:
+        super().__init__(conjunct, session, around)
+        self.conversion = FunctionConversion(session)
+        self._built: dict[tuple[int, Guards], Expression] = {}
+
     def build(self, node: exp.Expr, guards: Guards) -> Expression:
+        known = self._built.get((id(node), guards))
+        if known is None:
+            known = self._built[id(node), guards] = self._build(node, guards)
+        return known
+
+    def _build(self, node: exp.Expr, guards: Guards) -> Expression:
         call = self._text.calls.at(node)
         if call is not None:
             return self._call(call)
@@ -65,10 +85,48 @@ class ConditionTranslation(LabelTranslation):
         try:
             return self.by_rule(node, guards)
         except InexactError:
-            found = self._without_rule(node, guards)
+            found = self._without_rule(node, guards) or translate_function(self, node, guards)
             if found is None:
                 raise
             return found
+
+    def fixed(self, node: exp.Expr) -> Expression:
+        try:
+            return super().fixed(node)
+        except TypeMismatch:
+            # An array is no constant of the engine, but it may be a column.
+            text = self.conjunct.parsed.cut(node)
+            type_ = self._type(text, node)
+            if type_.kind != "other":
+                raise
+            return RowOperand(0, text, type_, may_fail=True)
+
+    def type_between_rows(self, node: exp.Expr) -> Type:
+        """The type that Spark gives the node: that of the same text with all names read at one row
+        and a NULL in place of each other call."""
+        parsed = self.conjunct.parsed
+        if isinstance(node.parent, exp.Not) and parsed.span(node) == parsed.span(node.parent):
+            node = node.parent  # NOT stands inside the text: k NOT RLIKE a.k
+        calls = self._text.calls.below(node)
+        edits: list[tuple[int, int, str]] = []
+        replaced = [call for call in calls if call.kind not in {"physical", "logical"}]
+        for call in calls:
+            if call not in replaced:
+                opens, closes = parsed.span(call.arguments[0])
+                inner = self._text.calls.at(call.arguments[0])
+                opens = opens if inner is None else inner.start
+                edits += [(call.start, opens, "("), (closes, call.end, ")")]
+            elif call.inside not in replaced:
+                null = f"CAST(NULL AS {name_of(self._call(call).type)})"
+                edits.append((call.start, call.end, null))
+        start, end = parsed.span(node)
+        edits += [
+            each.edit()
+            for each in self.conjunct.references
+            if start <= each.start < end
+            and not any(call.start <= each.start < call.end for call in replaced)
+        ]
+        return self._type(parsed.cut(node, edits), node)
 
     def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
         """As in an event pattern, and through navigation: PREV(kind) = 'n' is over one row."""

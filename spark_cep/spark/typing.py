@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-_OTHER = Type("other")
-
-
 class SparkTyper:
     """Answers the compiler's questions about the columns of one DataFrame.
 
@@ -164,14 +161,18 @@ def type_of(data_type: T.DataType) -> Type:
     """A Spark type as the engine sees it. Collated strings are "other": their order and equality
     are Spark's to decide."""
     if isinstance(data_type, T.StringType):
-        return Type("string") if _is_binary(data_type) else _OTHER
+        return Type("string") if _is_binary(data_type) else _other(data_type)
     if isinstance(data_type, T.DecimalType):
         return Type("decimal", precision=data_type.precision, scale=data_type.scale)
     if isinstance(data_type, T.DayTimeIntervalType):
         return Type("interval")
     if isinstance(data_type, T.YearMonthIntervalType):
         return Type("months")
-    return _SIMPLE.get(type(data_type), _OTHER)
+    return _SIMPLE.get(type(data_type)) or _other(data_type)
+
+
+def _other(data_type: T.DataType) -> Type:
+    return Type("other", sql=data_type.simpleString())
 
 
 _SIMPLE: dict[type[T.DataType], Type] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rows.compiling import compiled, problems
+from tests.rows.compiling import compiled
 
 SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
 
@@ -231,19 +231,29 @@ def test_spark_sees_the_rows_beside_a_row_in_the_partition_and_order_of_the_patt
 
 
 @pytest.mark.parametrize(
-    ("condition", "options"),
+    ("condition", "found"),
     [
-        ("name LIKE a.name", {}),
-        ("name LIKE LAST(b.name, 1)", {}),
-        ("name LIKE concat(PREV(name), CLASSIFIER())", {}),
-        ("name LIKE PREV(name)", {"order_by": None}),
+        ("name LIKE a.name", "like(.[`name`], last(a)[`name`])"),
+        ("name NOT LIKE LAST(b.name, 1)", "not(like(.[`name`], last(b-1)[`name`]))"),
+        (
+            "name LIKE concat(PREV(name), CLASSIFIER())",
+            "like(.[`name`], concat_strings(.-1[`name`], 'b'))",
+        ),
+        ("array_contains(a.tags, name)", "array_contains(last(a)[`tags`], .[`name`])"),
+        (
+            "concat(a.name, qty) = 'x'",
+            "=(concat_strings(last(a)[`name`], .[CAST((`qty`) AS STRING)]), 'x')",
+        ),
+        ("round(price / a.price) > 1", ">(round(/(.[`price`], last(a)[`price`])), 1.0)"),
     ],
 )
-def test_what_depends_on_the_match_is_not_left_to_spark(
-    condition: str, options: dict[str, None]
-) -> None:
-    (problem,) = problems("a b", define={"b": condition}, **options)
-    assert "does not compute" in problem["message"]
+def test_functions_between_rows_of_the_match_are_the_workers(condition: str, found: str) -> None:
+    assert compiled("a b", define={"b": condition}).define("b") == found
+
+
+def test_without_an_order_neighbours_are_no_business_of_spark() -> None:
+    found = compiled("a b", define={"b": "name LIKE PREV(name)"}, order_by=None)
+    assert found.define("b") == "like(.[`name`], .-1[`name`])"
 
 
 GUARDED = {"a": "name LIKE '1%' AND price > PREV(price) AND flag", "b": "price > 3"}

@@ -77,10 +77,10 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         ("max_by(price) = 1", "MAX_BY takes 2 expressions", "max_by(price)", None),
         # what the engine and Spark cannot do
         (
-            "name LIKE a.name",
-            "does not compute LIKE over several rows",
-            "name LIKE",
-            "and around those of",
+            "price > 1 AND exists(a.tags, x -> x = name)",
+            "does not compute exists() over several rows",
+            "exists(",
+            "array_contains(a.tags, kind)",
         ),
         (
             "collect_list(price) = 1",

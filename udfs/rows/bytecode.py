@@ -19,6 +19,7 @@ from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRe
 from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import ANYTHING, PathNeed, PathReads
 from spark_cep.udfs.rows.leaves import is_physical, split_conjuncts
+from spark_cep.udfs.values.functions import is_function
 from spark_cep.udfs.values.vectors import WORD_KINDS
 
 if TYPE_CHECKING:
@@ -257,6 +258,8 @@ class _BytecodeWriter:
         if isinstance(node, Constant):
             return self._constant(node)
         if is_physical(node) and not isinstance(node, RowRead):
+            if node.type.kind in (*WORD_KINDS, "other") and _calls_function(node):
+                raise UnsupportedExpression  # words that no column has: there is no code for them
             return self._column(self._state.computed(node))
         if isinstance(node, RowRead):
             return self._read(node)
@@ -516,6 +519,10 @@ class _BytecodeWriter:
         else:
             return is_float
         return target.kind == "float"
+
+
+def _calls_function(node: Expression) -> bool:
+    return any(isinstance(each, Call) and is_function(each.name) for each in node.walk())
 
 
 _CALLS: Final[dict[str, Callable[[_BytecodeWriter, Call], bool]]] = {

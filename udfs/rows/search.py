@@ -19,6 +19,7 @@ from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
+from spark_cep.udfs.rows.stretches import StretchEvaluator, anchored_row
 from spark_cep.udfs.task_clock import TaskClock, WorkReport
 from spark_cep.udfs.values.evaluate import condition_holds, evaluate_expression, fold_list
 from spark_cep.udfs.values.vectors import Vector
@@ -147,8 +148,8 @@ class _SearchPath:
 
 class PythonEvaluator:
     """Tests the conditions that the kernel cannot compute, one row at a time: decimals beyond 64
-    bits, user functions, aggregates whose argument has CLASSIFIER(). Exact for every type and
-    function that the driver accepts, and thousands of times slower than the kernel."""
+    bits, functions of Spark, aggregates whose argument has CLASSIFIER(). Exact for every type and
+    function that the driver accepts, and a hundred to a thousand times slower than the kernel."""
 
     def __init__(
         self, made: KernelProgram, table: RowTable, tally: ErrorTally, ends: PartitionEnds
@@ -158,6 +159,7 @@ class PythonEvaluator:
         self._tally = tally
         self._is_open = ends.open_rows(table)
         self._read_past_end = False
+        self._stretches: dict[int, StretchEvaluator] = {}
 
     def answer(self, state: Array, labels: Array) -> int:
         """Whether the condition that the kernel stopped at holds, or whether the match that it
@@ -192,11 +194,16 @@ class PythonEvaluator:
 
     def _condition(self, state: Array, labels: Array) -> bool:
         begin, row, base = int(state[BEGIN]), int(state[ROW]), int(state[LABELS])
-        of_path = labels[base : base + row + 1 - begin] >> 1
-        path = _SearchPath(begin, row, of_path, int(state[NUMBER]) + 1)
         variable = int(self._made.code.label[state[PC]]) >> 1
         condition = self._made.conditions[variable].path
         assert condition is not None
+        bound = labels[base : base + row + 1 - begin]
+        if variable not in self._stretches:
+            self._stretches[variable] = StretchEvaluator(condition, self._table, self._tally)
+        stretches = self._stretches[variable]
+        if stretches.is_possible:
+            return self._in_stretch(stretches, begin, row, bound)
+        path = _SearchPath(begin, row, bound >> 1, int(state[NUMBER]) + 1)
         read: list[Expression] = []
         expression = replace_with_cells(condition, read)
         found = condition_holds(
@@ -206,6 +213,18 @@ class PythonEvaluator:
             self._tally,
         )
         return bool(np.all(found))
+
+    def _in_stretch(self, stretches: StretchEvaluator, begin: int, row: int, bound: Array) -> bool:
+        low, high = int(self._table.begin_of[row]), int(self._table.end_of[row])
+        rows: list[int | None] = []
+        is_beyond = row + stretches.most_ahead >= high
+        for leaf in stretches.anchored:
+            found = anchored_row(leaf, bound, begin)
+            at = None if found is None else found + leaf.shift
+            is_beyond |= at is not None and at >= high
+            rows.append(at if at is not None and low <= at < high else None)
+        self._read_past_end |= is_beyond and bool(self._is_open[row])
+        return stretches.holds(row, tuple(rows))
 
     def _read(self, leaf: Expression, path: _SearchPath) -> Vector:
         if isinstance(leaf, MatchNumber):

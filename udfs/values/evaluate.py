@@ -31,6 +31,7 @@ from spark_cep.udfs.values.calls import (
     read_remote_value,
 )
 from spark_cep.udfs.values.folds import fold_list
+from spark_cep.udfs.values.functions import apply_function, as_objects, is_function
 from spark_cep.udfs.values.operators import (
     COMPARISON_NAMES,
     Operation,
@@ -141,6 +142,8 @@ class _Evaluator:
             types_ = tuple(argument.type for argument in node.arguments)
             operation = Operation(node.name, node.type, types_, self._tally, active)
             return _COMPUTE[node.name](operation, *arguments)
+        if is_function(node.name):
+            return apply_function(node, arguments, self._columns, self._tally, active)
         raise CepError(f"the engine does not have the operation {node.name}")
 
     def ids(self, node: RemoteCall, active: ActiveElements) -> Array:
@@ -190,6 +193,11 @@ class _Evaluator:
             self.value(then, _restrict_active(active, np.logical_not, taken)),
             self.value(otherwise, _restrict_active(active, np.asarray, taken)),
         ]
+        if node.type.kind == "other":
+            values = [
+                as_objects(each, value, self._columns)
+                for each, value in zip((then, otherwise), values, strict=True)
+            ]
         first, second = unify_words(values, [then.type, otherwise.type], self._columns)
         return choose_values(taken, first, second, node.type)
 
@@ -208,6 +216,16 @@ class _Evaluator:
         equal = is_true(compare("=", *unify_words([left, right], types, self._columns)))
         null = Vector(np.zeros((), left.values.dtype), np.zeros((), np.bool_))
         return choose_values(equal, null, left, node.type)
+
+    def try_(self, node: Call, active: ActiveElements) -> Vector:
+        """NULL where the argument fails, as under ANSI, and no error."""
+        ansi = self._tally.ansi
+        try:
+            self._tally.ansi = True
+            with self._tally.uncounted():
+                return self.value(node.arguments[0], active)
+        finally:
+            self._tally.ansi = ansi
 
 
 def _restrict_active(
@@ -246,4 +264,5 @@ _EVALUATE_LAZILY: dict[str, Callable[[_Evaluator, Call, ActiveElements], Vector]
     "if": _Evaluator.if_,
     "coalesce": _Evaluator.coalesce,
     "nullif": _Evaluator.nullif,
+    "try": _Evaluator.try_,
 }
