@@ -19,7 +19,7 @@ from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
-from spark_cep.udfs.rows.stretches import StretchEvaluator, anchored_row
+from spark_cep.udfs.rows.stretches import StretchEvaluator
 from spark_cep.udfs.task_clock import TaskClock, WorkReport
 from spark_cep.udfs.values.evaluate import condition_holds, evaluate_expression, fold_list
 from spark_cep.udfs.values.vectors import Vector
@@ -218,9 +218,9 @@ class PythonEvaluator:
         low, high = int(self._table.begin_of[row]), int(self._table.end_of[row])
         rows: list[int | None] = []
         is_beyond = row + stretches.most_ahead >= high
-        for leaf in stretches.anchored:
-            found = anchored_row(leaf, bound, begin)
-            at = None if found is None else found + leaf.shift
+        for place in stretches.anchored:
+            found = place.row(bound, begin)
+            at = None if found is None else found + place.leaf.shift
             is_beyond |= at is not None and at >= high
             rows.append(at if at is not None and low <= at < high else None)
         self._read_past_end |= is_beyond and bool(self._is_open[row])

@@ -48,6 +48,36 @@ class _Stretch:
         return self.begin + len(self.holds)
 
 
+class PathPlace:
+    """The row of the path that a leaf is anchored at."""
+
+    def __init__(self, leaf: RowRead, variables: int) -> None:
+        self.leaf = leaf
+        self._is_first = leaf.anchor == "first"
+        self._is_member: Array | None = None
+        if leaf.variables is not None:
+            # By the label of a row: twice its variable, plus 1 or not.
+            self._is_member = np.zeros(2 * variables, np.bool_)
+            for each in leaf.variables:
+                self._is_member[2 * each : 2 * each + 2] = True
+
+    def row(self, labels: Array, begin: int) -> int | None:
+        """`labels`: of each row of the path, which begins at row `begin`."""
+        size, missing = len(labels), self.leaf.offset
+        if self._is_member is None:
+            place = missing if self._is_first else size - 1 - missing
+            return begin + place if 0 <= place < size else None
+        ordered = labels if self._is_first else labels[::-1]
+        done, length = 0, _CHUNK
+        while done < size:
+            hits = self._is_member[ordered[done : done + length]].nonzero()[0]
+            if len(hits) > missing:
+                place = done + int(hits[missing])
+                return begin + (place if self._is_first else size - 1 - place)
+            missing, done, length = missing - len(hits), done + length, 2 * length
+        return None
+
+
 class StretchEvaluator:
     """One condition whose leaves all read columns. `anchored`: those that read the path."""
 
@@ -56,7 +86,11 @@ class StretchEvaluator:
         self._cells = replace_with_cells(condition, leaves)
         self._leaves = [leaf for leaf in leaves if isinstance(leaf, RowRead)]
         self.is_possible = len(self._leaves) == len(leaves)
-        self.anchored = [leaf for leaf in self._leaves if leaf.anchor != "current"]
+        self.anchored = [
+            PathPlace(leaf, len(table.program.variables))
+            for leaf in self._leaves
+            if leaf.anchor != "current"
+        ]
         self.most_ahead = max(
             [0, *(leaf.shift for leaf in self._leaves if leaf.anchor == "current")]
         )
@@ -116,7 +150,7 @@ class StretchEvaluator:
             inside = (at >= low) & (at < high)
             at = np.where(inside, at, low)
         else:
-            row = rows[self.anchored.index(leaf)]
+            row = rows[[each.leaf for each in self.anchored].index(leaf)]
             inside = np.array([row is not None])
             at = np.array([0 if row is None else row])
         if leaf.column is None:
@@ -126,22 +160,3 @@ class StretchEvaluator:
             return found
         valid = inside if found.valid is None else inside & found.valid
         return Vector(found.values, valid, found.nan_free)
-
-
-def anchored_row(leaf: RowRead, labels: Array, begin: int) -> int | None:
-    """The row of the path that an anchored leaf starts from; `labels`: twice the variable of each
-    row of the path, plus 1 or not."""
-    size = len(labels)
-    if leaf.variables is None:
-        place = leaf.offset if leaf.anchor == "first" else size - 1 - leaf.offset
-        return begin + place if 0 <= place < size else None
-    ordered = labels if leaf.anchor == "first" else labels[::-1]
-    wanted = list(leaf.variables)
-    missing, done, length = leaf.offset, 0, _CHUNK
-    while done < size:
-        hits = np.flatnonzero(np.isin(ordered[done : done + length] >> 1, wanted))
-        if len(hits) > missing:
-            place = done + int(hits[missing])
-            return begin + (place if leaf.anchor == "first" else size - 1 - place)
-        missing, done, length = missing - len(hits), done + length, 2 * length
-    return None
