@@ -25,21 +25,19 @@ if TYPE_CHECKING:
 
     from spark_cep.rows.compiled import CompiledRowPattern, RowAnswer
 
-_FIRST, _ROW, _TASK = "__cep_first", "__cep_row", "__cep_task"
+_FIRST, _ROW = "__cep_first", "__cep_row"
 _KEPT, _PLACE, _ELEMENT = "__cep_kept", "__cep_place", "__cep_element"
 _READING = re.compile(r"__cep_m\d+")
 
 
 def place_columns(compiled: CompiledRowPattern) -> list[tuple[Expression, str]]:
-    """What tells rows of the answer apart, beside the partition columns: the place of the match,
-    of the row, and, where ranges of one partition count places anew, the task."""
+    """What tells rows of the answer apart, beside the partition columns: the places of the match
+    and of the row."""
     if not compiled.aggregates:
         return []
     found: list[tuple[Expression, str]] = [("first_row", _FIRST)]
     if compiled.rows != "one":
         found.append(("row", _ROW))
-    if not compiled.partition:
-        found.append(("spark_partition_id()", _TASK))
     return found
 
 

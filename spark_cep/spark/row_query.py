@@ -281,6 +281,8 @@ class RowQuery:
         then: once for a sample of the order."""
         if self.fetches:
             return "remote data would be fetched twice"
+        if self.compiled.aggregates:
+            return "Spark groups the answer by places of rows, which each range counts anew"
         shipped = [str(each.expression) for each in self.query.shipment.shipped]
         if any(" OVER (" in text for text in shipped):
             return "Spark computes a condition on neighbouring rows, with all rows in one task"

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
 
+import spark_cep as cep
 from spark_cep import PatternError, row_pattern
 
 if TYPE_CHECKING:
@@ -253,17 +254,20 @@ def test_unmatched_rows_stay_and_have_no_aggregates(data: DataFrame) -> None:
 
 
 def test_one_partition_of_all_rows_keeps_its_matches_apart(
-    data: DataFrame, conf: dict[str, str]
+    data: DataFrame, conf: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In ranges, too, where each task counts places anew."""
+    """It is not matched in ranges, each of which counts places anew."""
     conf["spark.cep.slices"] = "on"
     pattern = row_pattern("b+", {"b": "i > 3"})
     ordered = data.selectExpr("CAST(substr(k, 2) AS INT) * 1000 + t AS at", "i")
     found = ordered.match_pattern(
         pattern, order_by="at", measures={"v": "bit_xor(at)", "ats": "collect_list(at)"}
-    ).collect()
-    assert found
-    for row in found:
+    )
+    cep.explain(found)
+    assert "which each range counts anew" in capsys.readouterr().out
+    rows = found.collect()
+    assert rows
+    for row in rows:
         expected = 0
         for at in row.ats:
             expected ^= at
