@@ -3,8 +3,8 @@
 The engine computes count, sum, avg, min and max; count_if, bool_or and bool_and are these over a
 rewritten argument. any_value, first_value and last_value read one row, as FIRST and LAST do. For
 others, in MEASURES only, the engine returns the list of values: Spark folds the array, or computes
-its own aggregate over the exploded rows (rows/spark_aggregates.py), which all are. Each
-equals Spark's aggregate of the same name over the rows of the match in their order.
+its own aggregate over the exploded rows (rows/spark_aggregates.py). Each equals Spark's aggregate
+of the same name over the rows of the match in their order.
 """
 
 from __future__ import annotations
