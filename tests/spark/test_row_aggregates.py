@@ -150,7 +150,7 @@ def compare(found: DataFrame, rows: DataFrame, pairs: Sequence[tuple[str, str]],
 
 
 def separable(texts: Sequence[str]) -> list[list[int]]:
-    """The places of the texts, in parts: Spark cannot plan listagg with WITHIN GROUP beside DISTINCT
+    """The places of the texts, in parts: Spark cannot plan listagg, WITHIN GROUP beside DISTINCT
     aggregates."""
     distinct = [place for place, each in enumerate(texts) if "DISTINCT" in each]
     rest = [place for place in range(len(texts)) if place not in distinct]
