@@ -256,7 +256,7 @@ def _may_follow(statement: Statement, name: str, content: int, stop: int) -> boo
         after = content + 1
         is_named = statement.is_at(after, "AS") or statement.symbol(after, "=")
         return token.kind != "symbol" and (is_named or after >= stop) and not token.is_word("AS")
-    if token.is_word("AS"):
+    if token.is_word("AS") and not statement.symbol(content + 1, "."):
         return False
     if name == "MEASURES" and token.is_symbol("*"):
         return True

@@ -7,21 +7,38 @@ takes all of them unquoted as columns and aliases, except TRUE, FALSE and NULL
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlglot import exp
 
+from spark_cep.events.compile import compile_pattern
+from spark_cep.events.measures import compile_measures
 from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.expressions.syntax import parse_expression
 from spark_cep.rows.compile import compile_row_pattern
 from spark_cep.sql.composer import QueryComposer, SessionFunctions, match_clauses
 from spark_cep.sql.location import _NOT_AN_ALIAS, find_clauses
 from spark_cep.sql.statement import Statement
-from spark_cep.udfs.expressions import BIGINT, BOOL
+from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from tests.compiling import FakeShipment
 from tests.fake_typer import FakeTyper
 from tests.sql.recorded import Rows
+
+if TYPE_CHECKING:
+    from spark_cep.pattern import Pattern
+
+
+class AnyType(FakeTyper):
+    """Over a match every expression is BOOLEAN."""
+
+    def of_match(
+        self, expressions: Sequence[str], variables: Mapping[str, bool]
+    ) -> list[Type | str]:
+        return [BOOL for _ in expressions]
+
 
 WORDS = (Path(__file__).parents[1] / "fixtures" / "keywords.txt").read_text().split()
 CONSTANTS = {"true", "false", "null"}
@@ -115,3 +132,29 @@ def test_a_keyword_is_a_variable_a_column_and_an_alias(word: str) -> None:
     (found,) = compiled
     assert [each.name for each in found.variables] == ["b", word, "c"]
     assert [each.name for each in found.measures] == [word, "m1", "m2", "m3"]
+
+
+@pytest.mark.parametrize("word", [each for each in NAMES if each != "not"])
+def test_a_keyword_is_a_variable_of_an_event_pattern(word: str) -> None:
+    found: list[str] = []
+
+    def match(_: object, pattern: Pattern, **options: object) -> Rows:
+        infos = [ColumnInfo(word, BOOL), ColumnInfo("ts", BIGINT), ColumnInfo("n", BIGINT)]
+        compiled = compile_pattern(
+            pattern, infos, order_by="ts", partition_by=None, typer=FakeTyper(infos),
+            shipment=FakeShipment(), time_zone="UTC",
+        )  # fmt: skip
+        measures: dict[str, str] = options["measures"]  # type: ignore[assignment]
+        made = compile_measures(measures, compiled, infos, typer=AnyType(infos))
+        found.extend(each.text for each in made.measures)
+        return Rows("matches")
+
+    text = (
+        f"SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES {word}.n AS {word}, "
+        f"sum(b.n) AS m1, {word}.{word} AS m2 PATTERN SEQ({word}, b+, c) WITHIN 5 "
+        f"DEFINE {word} AS {word}, b AS {word}.n < b.n, c AS NOT {word}.{word} AND c.{word})"
+    )
+    statement = Statement(text)
+    session = SessionFunctions(lambda _: Rows("input"), match)
+    match_clauses(QueryComposer(statement), find_clauses(statement), session)
+    assert (found[0], found[2]) == (f"`{word}`.`n`", f"`{word}`.`{word}`")
