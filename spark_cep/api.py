@@ -246,12 +246,14 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         after_match=after_match, plan=plan, statistics=statistics, adapt=adapt, remotes=remotes,
         shed=shed, limits=limits,
     )  # fmt: skip
+    if query.source.is_streaming:
+        return run_stream(query)
     if isinstance(query, RowQuery) and not query.compiled.orders:
         warn_user(
             "the row pattern has no ORDER BY: its rows come in no defined order, so the answer may "
             "differ from run to run"
         )
-    return run_stream(query) if query.source.is_streaming else run_batch(query)
+    return run_batch(query)
 
 
 def match_window(  # noqa: PLR0913 - the options of match_pattern
