@@ -135,7 +135,7 @@ def sql(
     try:
         return _run_query(own, composer.query([(0, len(statement.text))])).select("*")
     except Exception as problem:
-        restate_error(problem, composer)
+        restate_error(problem, composer, is_connect=_is_connect(spark))
         raise
 
 
@@ -300,10 +300,13 @@ def _make_composer(
     return composer
 
 
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def _field_formatter(spark: SparkSession) -> Any:
     """The formatter of `spark.sql` fields; each kind of session has its own."""
-    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
-    home = "pyspark.sql.connect" if is_connect else "pyspark.sql"
+    home = "pyspark.sql.connect" if _is_connect(spark) else "pyspark.sql"
     return importlib.import_module(f"{home}.sql_formatter").SQLStringFormatter(spark)
 
 

@@ -1,7 +1,8 @@
 """Errors of Spark about a statement in which DataFrames took the place of clauses.
 
-Spark names such a DataFrame `_pyspark_` with 32 digits and counts positions in the text with that
-name. Both are put back to what the user wrote; the error stays Spark's own.
+Spark names such a DataFrame `_pyspark_` with 32 digits, Connect `_pyspark_connect_temp_view_`, and
+counts positions in the text with that name. Both are put back to what the user wrote; the error
+stays Spark's own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from spark_cep.sql.statement import Statement
 
 _GENERATED = re.compile(r"`?_pyspark_\w+`?")
-_NAME = "_pyspark_" + 32 * "0"
+_DIGITS = 32 * "0"
+_CLASSIC, _CONNECT = f"_pyspark_{_DIGITS}", f"_pyspark_connect_temp_view_{_DIGITS}"
 _POSITION = re.compile(r"\bline (\d+)(,?) pos (\d+)\b")
 # The text that Spark was given, with the place marked.
 _TEXT = re.compile(r"\n== SQL[^\n]*==\n.*", re.S)
@@ -22,7 +24,7 @@ _TEXT = re.compile(r"\n== SQL[^\n]*==\n.*", re.S)
 _PLAN = re.compile(r";\s*\n['+:\w].*", re.S)
 
 
-def restate_error(error: Exception, composer: QueryComposer) -> None:
+def restate_error(error: Exception, composer: QueryComposer, *, is_connect: bool = False) -> None:
     """Changes the texts that the error consists of, in place, and adds the places of clauses that
     have no alias."""
     if not composer.frames:
@@ -30,8 +32,11 @@ def restate_error(error: Exception, composer: QueryComposer) -> None:
     is_named = _GENERATED.search(_TEXT.sub("", _PLAN.sub("", str(error)))) is not None
     for name, value in list(vars(error).items()):
         if isinstance(value, str):
-            setattr(error, name, restate(value, composer))
-    error.args = tuple(restate(a, composer) if isinstance(a, str) else a for a in error.args)
+            setattr(error, name, restate(value, composer, is_connect=is_connect))
+    error.args = tuple(
+        restate(each, composer, is_connect=is_connect) if isinstance(each, str) else each
+        for each in error.args
+    )
     if is_named:
         statement = composer.statement
         places = [statement.place((each.start, each.end)) for each in composer.frames]
@@ -42,9 +47,9 @@ def restate_error(error: Exception, composer: QueryComposer) -> None:
         )
 
 
-def restate(text: str, composer: QueryComposer) -> str:
+def restate(text: str, composer: QueryComposer, *, is_connect: bool = False) -> str:
     """A message with names and positions of the statement."""
-    rendered, origins = _rendered(composer)
+    rendered, origins = _rendered(composer, _CONNECT if is_connect else _CLASSIC)
     drawings: list[str] = []
 
     def position(found: re.Match[str]) -> str:
@@ -63,14 +68,14 @@ def restate(text: str, composer: QueryComposer) -> str:
     return _GENERATED.sub("MATCH_RECOGNIZE", text)
 
 
-def _rendered(composer: QueryComposer) -> tuple[str, list[tuple[int, int]]]:
+def _rendered(composer: QueryComposer, name: str) -> tuple[str, list[tuple[int, int]]]:
     """The text that Spark was given, and where its pieces are in it and in the statement."""
     statement: Statement = composer.statement
     texts: list[str] = []
     origins: list[tuple[int, int]] = []
     length = done = 0
     for frame in composer.frames:
-        for piece, start in ((statement.text[done : frame.start], done), (_NAME, frame.start)):
+        for piece, start in ((statement.text[done : frame.start], done), (name, frame.start)):
             origins.append((length, start))
             texts.append(piece)
             length += len(piece)

@@ -21,18 +21,22 @@ def composed(text: str) -> QueryComposer:
     return composer
 
 
-def rendered(text: str) -> str:
+def rendered(text: str, view: str = VIEW) -> str:
     """The text that Spark is given."""
-    return text.replace(f"ticks {CLAUSE}", VIEW)
+    return text.replace(f"ticks {CLAUSE}", view)
 
 
+@pytest.mark.parametrize("is_connect", [False, True])
 @pytest.mark.parametrize("word", ["m\n", "JOIN", "AS z", "WHERE", "m > 1"])
-def test_a_position_is_the_one_in_the_statement(word: str) -> None:
+def test_a_position_is_the_one_in_the_statement(word: str, is_connect: bool) -> None:
+    view = VIEW.replace("_pyspark_", "_pyspark_connect_temp_view_") if is_connect else VIEW
+
     def position(text: str) -> str:
         before = text[: text.rindex(word)]
         return f"line {before.count(chr(10)) + 1} pos {len(before) - before.rfind(chr(10)) - 1}"
 
-    found = restate(f"[X] no. SQLSTATE: 1; {position(rendered(TEXT))}", composed(TEXT))
+    said = f"[X] no. SQLSTATE: 1; {position(rendered(TEXT, view))}"
+    found = restate(said, composed(TEXT), is_connect=is_connect)
     assert found == f"[X] no. SQLSTATE: 1; {position(TEXT)}"
 
 
