@@ -325,8 +325,8 @@ def _hint_for(reason: str) -> str:
         )
     return (
         "every function may stand around one row's columns, upper(a.kind), and around those of the "
-        "row with its PREV and NEXT; between rows of the match there are those that docs/sql.md "
-        "lists under functions between rows"
+        "row with its PREV and NEXT; between rows of the match there are the functions of the page "
+        "SQL, Functions between rows"
     )
 
 

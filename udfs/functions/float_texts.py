@@ -101,20 +101,23 @@ def _before_java_19(number: float, bits: int) -> tuple[str, int]:
         b2, s2, m2 = b2 - m2, s2 - m2, 0
     b_bits = fraction_bits + b2 + (_FIVE_BITS[b5] if b5 < _SMALL else 3 * b5)
     s_bits = s2 + 1 + (_FIVE_BITS[s5 + 1] if s5 + 1 < _SMALL else 3 * (s5 + 1))
-    is_long = b_bits < 64 and s_bits < 64
+    most = max(b_bits, s_bits)
+    width = 32 if most < 32 else 64 if most < 64 else None
     b, s, m = fraction * 5**b5 << b2, 5**s5 << s2, 5**b5 << m2
-    return _digits(b, s, m, decimal_exponent, is_long=is_long)
+    return _digits(b, s, m, decimal_exponent, width)
 
 
-def _digits(b: int, s: int, m: int, exponent: int, *, is_long: bool) -> tuple[str, int]:
+def _digits(b: int, s: int, m: int, exponent: int, width: int | None) -> tuple[str, int]:
+    """`width`: of the integers that Java uses, whose overflow is part of the algorithm; None: any
+    number of bits."""
     tens = 10 * s
 
     def is_high() -> bool:
-        return b + m > tens if is_long else b + m >= tens
+        return b + m >= tens if width is None else _wrap(b + m, width) > tens
 
     digits: list[int] = []
     q, b = b // s, 10 * (b % s)
-    m *= 10
+    m = _wrap(10 * m, width)
     low, high = b < m, is_high()
     if q == 0 and not high:
         exponent -= 1
@@ -124,14 +127,21 @@ def _digits(b: int, s: int, m: int, exponent: int, *, is_long: bool) -> tuple[st
         low = high = False
     while not low and not high:
         q, b = b // s, 10 * (b % s)
-        m *= 10
-        low, high = b < m, is_high()
+        m = _wrap(10 * m, width)
+        low, high = (b < m, is_high()) if m > 0 else (True, True)
         digits.append(q)
     difference = 2 * b - tens
     if high and (not low or difference > 0 or (difference == 0 and digits[-1] % 2)):
         rounded = str(int("".join(map(str, digits))) + 1)
         return rounded, exponent + 1 + len(rounded) - len(digits)
     return "".join(map(str, digits)), exponent + 1
+
+
+def _wrap(number: int, width: int | None) -> int:
+    if width is None:
+        return number
+    half = 1 << (width - 1)
+    return (number + half) % (2 * half) - half
 
 
 def _whole_number(fraction: int, exponent: int, significant: int) -> tuple[str, int]:
