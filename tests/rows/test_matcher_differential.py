@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 
 from spark_cep.udfs.errors import WorkerError
-from spark_cep.udfs.rows import arrays, bytecode, search
+from spark_cep.udfs.rows import arrays, bounds, bytecode, search
 from tests.random_cases import random_cases
 from tests.rows.programs import answer, cases, expected, overflowing, spread
 from tests.rows.reference import Row, SkipError, TooMany
@@ -92,3 +92,11 @@ def test_a_condition_that_overflows_is_not_true(monkeypatch: pytest.MonkeyPatch)
     agree(EXAMPLES // 3, overflowing)
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
     agree(EXAMPLES // 3, overflowing)
+
+
+def test_bounds_of_searches_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "BOUND_AFTER", 0)
+    agree(EXAMPLES)
+    monkeypatch.setattr(bounds, "STRETCH", 2)
+    monkeypatch.setattr(bounds, "MOST_GROUPS", 1)
+    agree(EXAMPLES // 3)

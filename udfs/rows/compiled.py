@@ -48,12 +48,13 @@ PYTHON_CONDITION: Final = -2
 
 @dataclass(frozen=True)
 class CompiledDefine:
-    """A variable's condition. `start`: where the bytecode of `path` begins."""
+    """A variable's condition. `start`: where the bytecode of `path` begins; `length`: of it."""
 
     physical: Expression | None
     path: Expression | None
     start: int
     needs: frozenset[PathNeed]
+    length: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ def _compile_define(
     except UnsupportedExpression:
         return CompiledDefine(physical, path, PYTHON_CONDITION, frozenset([ANYTHING]))
     found = [leaf for leaf in leaves_of(path) if not _is_current(leaf)]
-    return CompiledDefine(physical, path, start, frozenset(map(state.needs, found)))
+    needs = frozenset(map(state.needs, found))
+    return CompiledDefine(physical, path, start, needs, len(bytecode.code) - start)
 
 
 def _is_current(leaf: Expression) -> bool:

@@ -28,6 +28,10 @@ from spark_cep.udfs.rows.records import (
     ANSWER,
     ANSWERED,
     BEGIN,
+    BOUND_FROM,
+    BOUND_TO,
+    BOUNDING,
+    CHARGED,
     COVERED,
     DEPTH,
     DONE,
@@ -43,6 +47,7 @@ from spark_cep.udfs.rows.records import (
     LABELS,
     MATCHES,
     MERGING,
+    NEEDS_BOUNDS,
     NEXT,
     NEXT_COVERED,
     NEXT_NUMBER,
@@ -71,6 +76,7 @@ from spark_cep.udfs.rows.records import (
     UNMATCHED,
     YES,
     BacktrackStack,
+    KernelBounds,
     KernelConditions,
     KernelInstructions,
     KernelMatches,
@@ -81,6 +87,8 @@ from spark_cep.udfs.rows.records import (
 
 END_MASK = np.uint64(END_BIT)
 ANY_VARIABLE = np.uint64((1 << 64) - 1)
+# What comparing paths costs beyond one step for each value, in steps: a look far into memory.
+MERGE_CHARGE = 8
 
 
 @jit
@@ -90,6 +98,7 @@ def search(
     conditions: KernelConditions,
     path: KernelPath,
     memory: KernelMemo,
+    bounds: KernelBounds,
     stack: BacktrackStack,
     matches: KernelMatches,
     state: Any,
@@ -104,13 +113,16 @@ def search(
     otherwise only among paths that agree in everything that is read ahead (`merged`, a table of
     bounded size that overwrites entries).
 
+    Where a partition takes many steps, searches get bounds (`bounds.py`): an instruction from which
+    every way to a match needs a row that cannot come any more fails at once.
+
     The last known row of an open partition is not its end. A search that needs a row beyond it, or
     whose conditions or measures read beyond it, is undecided: the kernel leaves the partition with
     the search where it began, and nothing undecided gets into the output.
     """
     entry, skip, shows_unmatched = program.settings[0], program.settings[1], program.settings[2]
     measures_ahead, step_limit = program.settings[3], program.settings[4]
-    words, merge_after = program.settings[5], program.settings[6]
+    words, merge_after, bound_after = program.settings[5], program.settings[6], program.settings[7]
     op, first, second, need = program.op, program.first, program.second, program.need
     places, label_of, may = program.place, program.label, rows.may
     has_limit = rows.limit.shape[0] > 0
@@ -123,6 +135,10 @@ def search(
     depth, trail, steps = state[DEPTH], state[TRAIL], state[STEPS]
     pause_at = state[PAUSE_AT]
     base = state[LABELS]
+    charged, bound_from, bound_to = state[CHARGED], state[BOUND_FROM], state[BOUND_TO]
+    is_bounded = begin < bound_to
+    group_of, until = bounds.group, bounds.until
+    stack_size, trail_size = stack.pc.shape[0], stack.marked.shape[0]
     labels = matches.labels
     phase = state[PHASE]
     stop = -1
@@ -160,6 +176,9 @@ def search(
                     is_open = rows.parts[part, IS_OPEN] != 0
                     state[STEPS_BEFORE] = steps
                     state[MERGING] = 0
+                    state[BOUNDING] = 1 if bound_after == 0 else 0
+                    charged = np.int64(0)
+                    bound_from, bound_to = np.int64(0), np.int64(0)
                 continue
             # Skip the rows at which no search can begin.
             while begin < high and not ((may[begin] | END_MASK) & need[entry]):
@@ -168,12 +187,13 @@ def search(
                 begin += 1
             if begin >= high:
                 continue
-            if steps > pause_at:
-                stop = PAUSED
-                break
             if state[FOUND] >= matches.start.shape[0] or base + (high - begin) > labels.shape[0]:
                 stop = OUTPUT_FULL
                 break
+            if state[BOUNDING] and begin >= bound_to:
+                stop = NEEDS_BOUNDS
+                break
+            is_bounded = begin < bound_to
             if words and not keeps_all and begin + part > state[FORGOTTEN]:
                 clear_marks(memory, words, state[FORGOTTEN], begin + part)
                 state[FORGOTTEN] = begin + part
@@ -200,11 +220,15 @@ def search(
             else:
                 pop_row(path, label_of[pc] >> 1, row)
         else:
-            if depth >= stack.pc.shape[0] or trail >= stack.marked.shape[0]:
-                stop = STACK_FULL
+            if (depth >= stack_size) | (trail >= trail_size) | (steps > pause_at):
+                stop = PAUSED if steps > pause_at else STACK_FULL
                 break
             steps += 1
-            if not word & need[pc]:
+            if not word & need[pc] or (
+                is_bounded
+                and group_of[pc] >= 0
+                and (row >= until[group_of[pc], begin - bound_from])
+            ):
                 verdict = False
             else:
                 place = places[pc]
@@ -222,6 +246,7 @@ def search(
                             stack.marked[trail] = (at << 6) | (place & 63)
                             trail += 1
                 elif place < -1 and state[MERGING]:
+                    charged += MERGE_CHARGE + memory.keys[-1 - place] - memory.keys[-2 - place]
                     mix = path_fingerprint(
                         memory, -2 - place, conditions, path, labels, base, begin, row,
                         (low, high), (number, limit), state[EPOCH],
@@ -248,6 +273,7 @@ def search(
                         undecided = True
                     else:
                         labels[base + row - begin] = label_of[pc]
+                        charged += conditions.charge[variable]
                         if has_sets:
                             push_row(path, conditions, variable, row)
                         at = conditions.start[variable]
@@ -313,7 +339,7 @@ def search(
                 trail -= 1
                 mark = stack.marked[trail]
                 memory.marks[mark >> 6] &= ~(np.uint64(1) << np.uint64(mark & 63))
-            if steps - state[STEPS_BEFORE] > step_limit:
+            if steps - state[STEPS_BEFORE] + charged > step_limit:
                 stop = TOO_MANY_STEPS
                 break
             length = row - begin
@@ -344,11 +370,13 @@ def search(
                 clear_marks(memory, words, matches.start[slot] + part, state[FARTHEST] + part + 1)
         elif not verdict:
             taken = steps - state[STEPS_BEFORE]
-            if taken > step_limit:
+            if taken + charged > step_limit:
                 stop = TOO_MANY_STEPS
                 break
             if taken > merge_after * (1 + row - low):
                 state[MERGING] = 1
+                if taken > bound_after:
+                    state[BOUNDING] = 1
             back = begin
             if depth:
                 back = np.int64(stack.row[depth - 1])
@@ -360,8 +388,8 @@ def search(
                 pc, trail = np.int64(stack.pc[depth]), np.int64(stack.trail[depth])
                 row = back
                 word = may[row] | END_MASK if row < last else last_word
-                if steps > pause_at:
-                    stop = PAUSED
+                if state[BOUNDING] and not is_bounded:
+                    stop = NEEDS_BOUNDS
                     break
             else:
                 if shows_unmatched and begin >= covered:
@@ -379,6 +407,7 @@ def search(
     state[PHASE], state[PARTITION], state[BEGIN], state[NUMBER] = phase, part, begin, number
     state[COVERED], state[PC], state[ROW] = covered, pc, row
     state[DEPTH], state[TRAIL], state[STEPS], state[LABELS] = depth, trail, steps, base
+    state[CHARGED], state[BOUND_FROM], state[BOUND_TO] = charged, bound_from, bound_to
     return stop
 
 

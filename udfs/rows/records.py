@@ -107,6 +107,7 @@ TOO_MANY_STEPS: Final = 4
 SKIPS_NOWHERE: Final = 5  # AFTER MATCH SKIP TO a variable that has no row
 SKIPS_IN_PLACE: Final = 6  # ... or to the match's first row
 PAUSED: Final = 7  # so that Python can look at the clock
+NEEDS_BOUNDS: Final = 8  # of the searches from here on
 
 # ---- answers of Python -------------------------------------------------------------------------
 
@@ -140,7 +141,11 @@ UNMATCHED: Final = 20
 ERRORS: Final = 21
 FARTHEST: Final = 22
 PAUSE_AT: Final = 23  # the steps after which the kernel pauses
-STATE_SIZE: Final = 24
+CHARGED: Final = 24  # steps that the costs of this partition's steps amount to, beyond themselves
+BOUNDING: Final = 25  # searches have bounds in this partition
+BOUND_FROM: Final = 26  # those that begin here and up to `BOUND_TO`
+BOUND_TO: Final = 27
+STATE_SIZE: Final = 28
 
 # ---- columns of `KernelRows.parts`, one row per partition --------------------------------------
 
@@ -192,7 +197,7 @@ class KernelInstructions(NamedTuple):
     label: Ints32
     need: Words
     place: Ints32
-    # entry, skip, shows unmatched rows, rows ahead of measures, steps, words, merging
+    # entry, skip, shows unmatched rows, rows ahead of measures, steps, words, merging, bounding
     settings: Ints
 
 
@@ -213,9 +218,11 @@ class KernelRows(NamedTuple):
 
 
 class KernelConditions(NamedTuple):
-    """`start`: for each variable, where its bytecode begins; -1: none; -2: Python evaluates it."""
+    """`start`: for each variable, where its bytecode begins; -1: none; -2: Python evaluates it.
+    `charge`: the steps that a row of the variable costs beyond one."""
 
     start: Ints
+    charge: Ints
     code: IntTable
     ints: Ints
     floats: Floats
@@ -254,6 +261,14 @@ class KernelMemo(NamedTuple):
     merged: Words
 
 
+class KernelBounds(NamedTuple):
+    """`group`: for each instruction, the line of `until`, or -1. `until`: for each search from
+    `BOUND_FROM` on, the position from which on the instruction cannot lead to a match."""
+
+    group: Ints32
+    until: IntTable
+
+
 class BacktrackStack(NamedTuple):
     """Alternatives to be tried, and the marks made since (`trail`: how many before each)."""
 
@@ -281,6 +296,7 @@ class SearchArguments(NamedTuple):
     conditions: KernelConditions
     path: KernelPath
     memory: KernelMemo
+    bounds: KernelBounds
     stack: BacktrackStack
     matches: KernelMatches
     state: Ints

@@ -16,6 +16,7 @@ from spark_cep.udfs.errors import CepError, LimitError
 from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
 from spark_cep.udfs.rows import arrays, loading
 from spark_cep.udfs.rows import records as r
+from spark_cep.udfs.rows.bounds import SearchBounds
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
@@ -346,8 +347,10 @@ FIRST_STACK_SIZE: Final = 1 << 10
 MOST_STACK_SIZE: Final = 1 << 27
 # Rows are numbered with 32 bits.
 MOST_ROWS: Final = (1 << 31) - 1
-# Python tests a condition in 50 to 500 us, the kernel takes a step in 10 to 100 ns.
-QUESTION_STEPS: Final = 2_000
+# Python tests a condition in 50 to 500 us, the kernel takes a step in 8 to 19 ns.
+QUESTION_STEPS: Final = 8_000
+# It looks at the rows of the path, too.
+QUESTION_ROW_STEPS: Final = 2
 # Steps of one call of the kernel, 0.1 to 1 s: calling it again takes 0.1 ms.
 CALL_STEPS: Final = 1 << 23
 
@@ -452,12 +455,15 @@ class KernelSearch:
         )
         state = np.zeros(r.STATE_SIZE, np.int64)
         state[r.PARTITION], state[r.BEGIN] = -1, table.size
+        kernel_rows = arrays.kernel_rows(made, table, self._tally, self._ends)
+        bounds = SearchBounds(made, table, kernel_rows)
         fixed = (
             arrays.kernel_instructions(made),
-            arrays.kernel_rows(made, table, self._tally, self._ends),
+            kernel_rows,
             arrays.kernel_conditions(made, table, self._ends),
             arrays.kernel_path(made, table),
             arrays.kernel_memo(made, table),
+            bounds.kernel,
         )
         stack = _new_stack(FIRST_STACK_SIZE)
         kernel = loading.load_function("search")
@@ -474,6 +480,11 @@ class KernelSearch:
                     raise stack_limit_error(table, int(state[r.BEGIN]), MOST_STACK_SIZE)
                 stack = _grow_stack(stack)
                 search = kernel.bind(*fixed, stack, found, state)
+            elif stop == r.NEEDS_BOUNDS:
+                begin = state[r.BOUND_FROM] = state[r.BEGIN]
+                state[r.BOUND_TO] = bounds.compute(
+                    int(state[r.PARTITION]), int(begin), int(state[r.NUMBER])
+                )
             elif stop == r.QUESTION:
                 self._answer(state, found)
             elif stop in (r.DONE, r.OUTPUT_FULL):
@@ -505,9 +516,8 @@ class KernelSearch:
         self.counts.asked += 1
         state[r.ANSWER] = self._evaluator.answer(state, found.labels)
         state[r.PHASE] = r.ANSWERED
-        if self._made.program.limits.backtracking_steps is None:
-            # The default limit bounds the time, one that the user set counts steps.
-            state[r.STEPS_BEFORE] -= QUESTION_STEPS
+        length = int(state[r.ROW] - state[r.BEGIN])
+        state[r.CHARGED] += QUESTION_STEPS + QUESTION_ROW_STEPS * length
 
     def _count(self, state: Array) -> None:
         self._tally.errors += int(state[r.ERRORS])
@@ -524,7 +534,7 @@ class KernelSearch:
             return endless_skip_error(self._table, begin)
         limit = self._made.program.limits.backtracking_steps
         allowed = arrays.DEFAULT_STEP_LIMIT if limit is None else limit
-        taken = int(state[r.STEPS] - state[r.STEPS_BEFORE])
+        taken = int(state[r.STEPS] - state[r.STEPS_BEFORE] + state[r.CHARGED])
         return step_limit_error(self._table, begin, allowed, taken)
 
 

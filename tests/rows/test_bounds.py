@@ -1,0 +1,222 @@
+"""Bounds of searches: steps stay proportional to the rows where a search cannot succeed, and no
+match is lost. Steps are counted and not seconds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Expression
+from spark_cep.udfs.row_program import (
+    Aggregate,
+    MatchNumber,
+    RowPatternNode,
+    RowProgram,
+    RowRead,
+    Skip,
+)
+from spark_cep.udfs.rows import arrays, bounds
+from spark_cep.udfs.rows.instructions import flatten_pattern
+from tests.rows.programs import (
+    TYPES,
+    F,
+    X,
+    alternate,
+    answer,
+    answer_and_metrics,
+    compare,
+    concat,
+    current,
+    expected,
+    first,
+    last,
+    number,
+    plus,
+    program,
+    repeat,
+    rows_of,
+    star,
+    v,
+)
+
+if TYPE_CHECKING:
+    from tests.rows.reference import Row
+
+A, B, C, D = range(4)
+ZERO = number(0)
+
+
+def folded(name: str, *variables: int, column: int | None = X) -> Aggregate:
+    """Of x over the variables; over the whole match without any."""
+    type_ = BIGINT if column is None else TYPES[column]
+    chosen = frozenset(variables) if variables else None
+    return Aggregate(name, column, DOUBLE if name == "avg" else type_, chosen)  # type: ignore[arg-type]
+
+
+AB = concat(plus(v(A)), v(B))
+ABC = concat(plus(v(A)), plus(v(B)), v(C))
+RISING = [*range(4000)]
+MIXED = [-1 if i % 2 else 5 for i in range(4000)]
+FALLING = RISING[::-1]
+
+
+def steps(case: RowProgram, values: list[int]) -> int:
+    return int(answer_and_metrics(case, rows_of(*values))[1]["steps"])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "defines", "values"),
+    [
+        (AB, {B: compare("<", first(None), ZERO)}, RISING),
+        (AB, {B: compare("<", first([A]), ZERO)}, RISING),
+        (AB, {B: compare("<", folded("sum", A), ZERO)}, RISING),
+        (AB, {B: compare("<", folded("sum", A), ZERO)}, MIXED),
+        (AB, {B: compare("<", folded("sum"), ZERO)}, MIXED),
+        (AB, {B: compare(">", folded("count", A, column=None), number(4000))}, RISING),
+        (AB, {B: compare(">", folded("avg", A), Call("cast", (number(4000),), DOUBLE))}, RISING),
+        (AB, {B: compare("<", folded("min", A), ZERO)}, RISING),
+        (AB, {B: compare("=", MatchNumber(BIGINT), folded("sum", A))}, [i + 10 for i in RISING]),
+        (
+            ABC,
+            {B: compare(">", current(), last([A])), C: compare("<", current(), first([A]))},
+            RISING,
+        ),
+        (
+            ABC,
+            {B: compare(">", current(), last([A])), C: compare("<", current(), first([A]))},
+            FALLING,
+        ),
+        (ABC, {B: compare(">", current(), last([A])), C: compare("<", current(), ZERO)}, RISING),
+    ],
+)
+def test_steps_grow_with_the_rows_where_no_search_can_succeed(
+    pattern: RowPatternNode,
+    defines: dict[int, Expression],
+    values: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrays, "BOUND_AFTER", 1000)
+    case = program(pattern, defines, rows="one")
+    few, some, many = (steps(case, values[:size]) for size in (1000, 2000, 4000))
+    assert some < 3 * few
+    assert many < 3 * some
+    assert many < 40 * 4000
+
+
+def test_without_bounds_the_same_steps_grow_with_the_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrays, "BOUND_AFTER", 1 << 60)
+    case = program(AB, {B: compare("<", folded("sum", A), ZERO)}, rows="one")
+    assert steps(case, RISING[:2000]) > 3.5 * steps(case, RISING[:1000])
+
+
+def test_a_search_ends_behind_the_last_row_that_it_needs() -> None:
+    # C comes last in the middle. Rows behind it are gone through by no search.
+    values = [*range(10, 1010), 9, *range(1010, 3010)]
+    defines = {B: compare(">", current(), last([A])), C: compare("<", current(), first([A]))}
+    case = program(ABC, defines, rows="one", skip=Skip("next row"))
+    found, metrics = answer_and_metrics(case, rows_of(*values))
+    assert len(found) == 999
+    assert metrics["steps"] < 4 * 1000 * 1000
+
+
+def test_rows_that_may_still_come_are_needed_and_those_of_an_option_are_not() -> None:
+    pattern = concat(plus(v(A)), repeat(v(B), 0, 1), alternate(concat(v(C), v(B)), v(D)))
+    code = flatten_pattern(pattern)
+    needed = bounds.variables_ahead(code, all_ways=True)
+    possible = bounds.variables_ahead(code, all_ways=False)
+    assert needed[code.entry] == 1 << A
+    assert possible[code.entry] == 0b1111
+
+
+# ---- random ones -------------------------------------------------------------------------------
+
+
+@st.composite
+def bounded_cases(draw: st.DrawFn) -> tuple[RowProgram, list[Row]]:
+    """Conditions whose ranges say something, often FALSE, on short patterns."""
+    sets = st.sampled_from([None, frozenset([A]), frozenset([A, B]), frozenset([B])])
+
+    def value(column: int) -> st.SearchStrategy[Expression]:
+        chosen = st.sampled_from(["first", "last", "current"])
+        reads = st.builds(
+            lambda anchor, which, offset, shift: RowRead(
+                anchor, column, TYPES[column], None if anchor == "current" else which,
+                0 if anchor == "current" else offset, shift,
+            ),
+            chosen, sets, st.sampled_from([0, 0, 1]), st.sampled_from([0, 0, 0, 1, -1]),
+        )  # fmt: skip
+        folds = st.builds(
+            lambda name, which, distinct: Aggregate(name, column, TYPES[column], which, distinct),
+            st.sampled_from(["sum", "sum", "min", "max"]), sets,
+            st.sampled_from([False, False, True]),
+        )  # fmt: skip
+        return st.one_of(reads, folds)
+
+    def condition() -> Expression:
+        name = draw(st.sampled_from(["<", "<=", ">", ">=", "=", "<>"]))
+        column = draw(st.sampled_from([X, X, X, F]))
+        left = draw(value(column))
+        if column == X:
+            counts = sets.map(lambda each: Aggregate("count", X, BIGINT, each))
+            constant = st.integers(-4, 9).map(number)
+            numbered = st.just(MatchNumber(BIGINT))
+            right = draw(st.one_of(constant, constant, value(X), counts, numbered))
+            if draw(st.booleans()):
+                operator = draw(st.sampled_from(["+", "-", "*"]))
+                left = Call(operator, (left, draw(value(X))), BIGINT)
+        else:
+            right = draw(value(F))
+        found = compare(name, left, right)
+        return Call("not", (found,), BOOL) if draw(st.integers(0, 4)) == 0 else found
+
+    def conjuncts() -> Expression:
+        kind = draw(st.sampled_from(["and", "or", "", ""]))
+        return Call(kind, (condition(), condition()), BOOL) if kind else condition()
+
+    pattern = draw(
+        st.sampled_from([
+            AB, ABC, concat(plus(v(A)), plus(v(B))), concat(v(A), star(v(B)), v(C)),
+            concat(plus(alternate(v(A), v(B))), v(C)), concat(star(v(B)), plus(v(A)), v(B)),
+            concat(plus(concat(v(A), v(B))), v(C)),
+        ])
+    )  # fmt: skip
+    defines = {each: conjuncts() for each in draw(st.sets(st.sampled_from([A, B, C]), min_size=1))}
+    case = program(pattern, defines, rows="all", skip=Skip(draw(st.sampled_from(SKIPS))))
+    numbers = st.one_of(st.none(), *[st.integers(-1, 6)] * 6)
+    floats = st.sampled_from([None, 0.0, -0.0, 0.1, 0.2, 1e300, 2.5, float("nan")])
+    values = draw(st.lists(st.tuples(numbers, floats), max_size=14))
+    if draw(st.booleans()):
+        values.sort(key=lambda each: (each[0] is None, each[0]), reverse=draw(st.booleans()))
+    rows: list[Row] = [(1 + i // 9, i, x, None, f) for i, (x, f) in enumerate(values)]
+    return case, rows
+
+
+SKIPS = ("past last row", "next row")
+
+
+@pytest.mark.parametrize("stretch", [3, 1 << 13])
+def test_no_match_is_lost(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "BOUND_AFTER", 0)
+    monkeypatch.setattr(bounds, "STRETCH", stretch)
+
+    @settings(
+        max_examples=400 if stretch > 3 else 100,
+        deadline=None,
+        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(bounded_cases())
+    def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
+        case, rows = drawn
+        assert repr(answer(case, rows)) == repr(expected(case, rows))
+        one = replace(case, rows="one")
+        assert repr(answer(one, rows)) == repr(expected(one, rows))
+
+    try_one()
