@@ -278,10 +278,12 @@ def _of_rows(node: Expression) -> dict[str, Any]:
         return {"classifier": True, **_place(node), **_given("anchor", node.anchor, "current")}
     if isinstance(node, Aggregate):
         argument = None if node.argument is None else expression(node.argument)
+        by = None if node.by is None else [node.by[0], sql_type(node.by[1])]
         return {
             "aggregate": node.name,
             **_given("column", node.column, None),
             **_given("argument", argument, None),
+            **_given("by", by, None),
             **_given("variables", _numbers(node.variables), None),
             **_given("distinct", node.distinct, False),
             **_given("final", node.final, False),

@@ -385,7 +385,7 @@ def relocation_model(triple: str) -> str:
 
 
 # All that the object code may call; tests hold it to that.
-C_FUNCTIONS: Final = ("fmod", "memset", "memcpy", "memmove")
+C_FUNCTIONS: Final = ("fmod", "sqrt", "memset", "memcpy", "memmove")
 
 
 def _define_library_functions(llvm: Any) -> None:

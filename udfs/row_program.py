@@ -79,15 +79,22 @@ class Aggregate(Expression):
     `argument`, in DEFINE only: an expression over the aggregated row in place of a column. Reads
     and classifiers in it are anchored "current", which here is that row. It is there if the
     user's argument has CLASSIFIER() or MATCH_NUMBER(), which Spark cannot evaluate on a row.
+
+    "stddev_samp" and so on, "max_by" and "min_by", in DEFINE only: of doubles; and `column` at the
+    last row that has the largest or smallest value of the column `by`.
     """
 
-    name: Literal["count", "sum", "avg", "min", "max", "list"]
+    name: Literal[
+        "count", "sum", "avg", "min", "max", "list",
+        "stddev_samp", "stddev_pop", "var_samp", "var_pop", "max_by", "min_by",
+    ]  # fmt: skip
     column: int | None
     type: Type
     variables: VariableSet = None
     distinct: bool = False
     final: bool = False
     argument: Expression | None = None
+    by: tuple[int, Type] | None = None
 
 
 @dataclass(frozen=True)

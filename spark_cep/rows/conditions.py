@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, AGGREGATES_HINT, AggregateRule
+from spark_cep.expressions.aggregates import AGGREGATES, AggregateRule
 from spark_cep.expressions.conditions import (
     Guards,
     RowPart,
@@ -32,10 +32,11 @@ from spark_cep.expressions.names import Reference, quote_name
 from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOperand
 from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.conjuncts import CALL_MARKERS, TimeDifference, difference_of, neighbour_sql
+from spark_cep.rows.folds import DEFINE_HINT, EXTREMES, LIST_HINT, SPREADS
 from spark_cep.rows.functions import FunctionConversion, translate_function
 from spark_cep.rows.leaves import LabelTranslation, RowAggregate, RowPresence
 from spark_cep.rows.texts import CURRENT_ROW, RowPosition
-from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, Expression, Type
+from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Constant, Expression, Type
 from spark_cep.udfs.row_program import MatchNumber
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ _STRICT = (
     exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT,
     exp.GTE, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.Boolean, exp.Not,
 )  # fmt: skip
+
+
+# What max_by and min_by choose a row by.
+_ORDERED_BY = {
+    "int", "float", "decimal", "bool", "date", "timestamp", "timestamp_ntz", "interval", "months",
+}  # fmt: skip
 
 
 class ConditionTranslation(LabelTranslation):
@@ -286,9 +293,16 @@ class ConditionTranslation(LabelTranslation):
 
     def _aggregate(self, call: RowCall) -> Expression:
         how = AGGREGATES[call.name]
+        if call.name in SPREADS:
+            return self._spread(call)
+        if call.name in EXTREMES:
+            return self._extreme(call)
         if how.engine is None:
+            is_list = call.name in {"collect_list", "collect_set", "array_agg"}
             raise TypeMismatch(
-                f"{call.name}() is not supported in DEFINE", call.node, AGGREGATES_HINT
+                f"{call.name}() is not supported in DEFINE",
+                call.node,
+                LIST_HINT.format(name=call.name) if is_list else DEFINE_HINT,
             )
         rows = self._text.rows_of(call)
         if not call.arguments or isinstance(call.arguments[0], exp.Star):
@@ -310,6 +324,58 @@ class ConditionTranslation(LabelTranslation):
         type_ = self._folded_type(call, how, self._type(text, argument))
         guarded = self._around.guarding.among(rows, text)
         return RowAggregate(how.engine, guarded, rows, type_, call.distinct)
+
+    def _spread(self, call: RowCall) -> Expression:
+        """Variance or standard deviation, of doubles as in Spark."""
+        (argument,) = call.arguments
+        part, rows = row_part(self.conjunct, argument), self._text.rows_of(call)
+        name = SPREADS[call.name]
+        if part is None and self.conjunct.names_anything(argument):
+            value = self.build(argument, ())
+            self._check_number(call, value.type)
+            if value.type != DOUBLE:
+                value = Call("cast", (value,), DOUBLE)
+            return RowAggregate(name, None, rows, DOUBLE, call.distinct, value)
+        text = part.text if part else self.conjunct.parsed.cut(argument)
+        self._check_number(call, self._type(text, argument))
+        text = self._around.guarding.among(rows, f"CAST({text} AS DOUBLE)")
+        return RowAggregate(name, text, rows, DOUBLE, call.distinct)
+
+    def _check_number(self, call: RowCall, type_: Type) -> None:
+        if type_.kind not in {"int", "float", "decimal", "null"}:
+            raise TypeMismatch(
+                f"{call.name}() does not take {name_of(type_)}", call.node, "use a number"
+            )
+
+    def _extreme(self, call: RowCall) -> Expression:
+        """max_by(x, y), min_by(x, y)"""
+        if len(call.arguments) != 2 or call.distinct:
+            raise TypeMismatch(
+                f"{call.name}() with {'DISTINCT' if call.distinct else 'a number of rows'} is not "
+                "supported in DEFINE",
+                call.node,
+                f"write {call.name}(x, y)",
+            )
+        rows, texts, types = self._text.rows_of(call), [], []
+        for argument in call.arguments:
+            part = row_part(self.conjunct, argument)
+            if part is None and self.conjunct.names_anything(argument):
+                raise TypeMismatch(
+                    f"{call.name}() with CLASSIFIER or MATCH_NUMBER is not supported in DEFINE",
+                    argument,
+                    "use columns",
+                )
+            text = part.text if part else self.conjunct.parsed.cut(argument)
+            types.append(self._type(text, argument))
+            texts.append(self._around.guarding.among(rows, text))
+        if types[1].kind not in _ORDERED_BY:
+            raise TypeMismatch(
+                f"{call.name}() by {name_of(types[1])} is not supported in DEFINE",
+                call.arguments[1],
+                "choose by a number or a time",
+            )
+        by = (texts[1], types[1])
+        return RowAggregate(EXTREMES[call.name], texts[0], rows, types[0], by=by)
 
     def _is_rows(self, argument: exp.Expr) -> bool:
         """count(b.*), count(b)"""

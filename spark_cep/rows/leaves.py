@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.schema import ColumnRequests
     from spark_cep.rows.calls import RowCall
     from spark_cep.rows.conjuncts import VariableGuards
+    from spark_cep.rows.folds import EngineFold
     from spark_cep.rows.texts import RowTypes
 
 
@@ -55,14 +56,16 @@ class RowPresence(Expression):
 
 @dataclass(frozen=True)
 class RowAggregate(Expression):
-    """An aggregate of SQL over a row; `text` None: of `argument`, or else of the rows."""
+    """An aggregate of SQL over a row; `text` None: of `argument`, or else of the rows. `by`: SQL
+    over the row, too, and its type, by which max_by and min_by choose it."""
 
-    name: EngineAggregate
+    name: EngineAggregate | EngineFold
     text: str | None
     variables: VariableSet
     type: Type
     distinct: bool = False
     argument: Expression | None = None
+    by: tuple[str, Type] | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ def _ship_aggregate(folded: RowAggregate, to: LeafContext) -> Aggregate:
         folded.variables,
         folded.distinct,
         argument=None if folded.argument is None else ship_row_expression(folded.argument, to),
+        by=None if folded.by is None else (to.shipment.column(folded.by[0]), folded.by[1]),
     )
 
 

@@ -237,6 +237,22 @@ def aggregates(
 
 
 @st.composite
+def spreads(draw: st.DrawFn) -> Aggregate:
+    """Variances and standard deviations of floats and of integers."""
+    name = draw(st.sampled_from(["stddev_samp", "stddev_pop", "var_samp", "var_pop"]))
+    column = draw(st.sampled_from([X, F]))
+    return Aggregate(name, column, DOUBLE, draw(sets), draw(st.booleans()))  # type: ignore[arg-type]
+
+
+@st.composite
+def extreme_rows(draw: st.DrawFn, column: int) -> Aggregate:
+    """max_by and min_by."""
+    name = draw(st.sampled_from(["max_by", "min_by"]))
+    by = draw(st.sampled_from([X, F]))
+    return Aggregate(name, column, TYPES[column], draw(sets), by=(by, TYPES[by]))  # type: ignore[arg-type]
+
+
+@st.composite
 def aggregates_of_expressions(draw: st.DrawFn) -> Aggregate:
     """Of what only the matcher knows of a row."""
     parts = st.one_of(
@@ -255,6 +271,7 @@ integers = st.one_of(
     reads(X, final=False),
     aggregates(final=False, kinds=("int",)).filter(lambda a: a.type == BIGINT),
     classifiers(final=False),
+    extreme_rows(X),
     st.just(MatchNumber(BIGINT)),
 )
 
@@ -283,13 +300,17 @@ def comparisons(draw: st.DrawFn) -> Expression:
     kind = draw(st.integers(0, 5))
     if kind == 0:
         other = st.one_of(
-            reads(S, final=False), st.sampled_from("abc").map(lambda s: Constant(s, STRING))
+            reads(S, final=False),
+            extreme_rows(S),
+            st.sampled_from("abc").map(lambda s: Constant(s, STRING)),
         )
         return compare(name, draw(reads(S, final=False)), draw(other))
     if kind == 1:
         floats = st.one_of(
             reads(F, final=False),
             aggregates(final=False, kinds=("float", "int")).filter(lambda a: a.type == DOUBLE),
+            spreads(),
+            extreme_rows(F),
         )
         return compare(name, draw(floats), draw(floats))
     return compare(name, draw(sums()), draw(sums()))

@@ -248,6 +248,8 @@ def aggregate(node: Aggregate, seen: Seen) -> Any:  # noqa: PLR0911
         values = [seen.rows[row][node.column] for row in rows]
     if node.name == "list":
         return values
+    if node.by is not None:
+        return _extreme(node, seen, rows)
     values = [each for each in values if each is not None]
     if node.distinct:
         values = list({_key(each): each for each in reversed(values)}.values())[::-1]
@@ -257,12 +259,46 @@ def aggregate(node: Aggregate, seen: Seen) -> Any:  # noqa: PLR0911
         return None
     if node.name in ("min", "max"):
         return (min if node.name == "min" else max)(values, key=_key)
+    if node.name in SPREADS:
+        return _spread(node.name, values)
     total: Any = 0
     for each in values:
         total = total + each
     if node.name == "sum":
         return float(total) if node.type.kind == "float" else _fitting(total, node)
     return total / len(values)
+
+
+SPREADS = ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
+
+
+def _spread(name: str, values: list[Any]) -> Any:
+    """As Spark's aggregate takes one value after the other."""
+    count, mean, squares = 0.0, 0.0, 0.0
+    for each in map(float, values):
+        count += 1
+        delta = each - mean
+        mean += delta / count
+        squares += delta * (delta - delta / count)
+    divisor = count - 1 if name.endswith("samp") else count
+    if divisor <= 0:
+        return None
+    found = squares / divisor
+    return math.sqrt(found) if name.startswith("stddev") and found == found else found  # noqa: PLR0124
+
+
+def _extreme(node: Aggregate, seen: Seen, rows: list[int]) -> Any:
+    """max_by, min_by: of equal ones the last."""
+    assert node.by is not None
+    assert node.column is not None
+    column = node.by[0]
+    known = [row for row in rows if seen.rows[row][column] is not None]
+    if not known:
+        return None
+    how = max if node.name == "max_by" else min
+    best = how(_key(seen.rows[row][column]) for row in known)
+    last = [row for row in known if _key(seen.rows[row][column]) == best][-1]
+    return seen.rows[last][node.column]
 
 
 def _fitting(result: Any, node: Call | Aggregate) -> Any:

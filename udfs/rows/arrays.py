@@ -236,7 +236,8 @@ def kernel_path(kernel_program: KernelProgram, table: RowTable) -> KernelPath:
     member = np.array([[v in each for each in state.sets] for v in variables], np.bool_)
     longest = int((table.ends - table.begins).max(initial=0)) + 1
     folds = [(f.kind, f.which, f.column, f.values, f.distinct) for f in state.folds]
-    floats = sum(fold.is_float for fold in state.folds)
+    floats = sum(fold.lines for fold in state.folds if fold.is_float)
+    ints = sum(fold.lines for fold in state.folds if not fold.is_float)
     codes = [_distinct_codes(table, column) for column in state.distinct]
     most = max((int(each.max(initial=0)) for each in codes), default=0) + 1
     return KernelPath(
@@ -244,7 +245,7 @@ def kernel_path(kernel_program: KernelProgram, table: RowTable) -> KernelPath:
         np.zeros((len(state.sets), longest), np.int32),
         np.zeros(len(state.sets), np.int64),
         np.array(folds, np.int64).reshape(-1, 5),
-        np.zeros((len(folds) - floats, longest if len(folds) > floats else 1), np.int64),
+        np.zeros((ints, longest if ints else 1), np.int64),
         np.zeros((floats, longest if floats else 1), np.float64),
         np.zeros((len(folds), longest if folds else 1), np.int64),
         np.array(codes, np.int64).reshape(len(codes), table.size if codes else 0),

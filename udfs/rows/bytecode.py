@@ -35,6 +35,21 @@ FARTHEST_STEP: Final = 32
 _INT64_DIGITS = 18
 _DAY_US = 86_400_000_000
 _EXACT_POWER = 22
+SPREADS: Final = {
+    "var_pop": 0,
+    "var_samp": r.SAMPLE,
+    "stddev_pop": r.ROOT,
+    "stddev_samp": r.SAMPLE | r.ROOT,
+}
+# For integers, and for floats.
+_EXTREMES: Final = {
+    "min": (r.LEAST_INT, r.LEAST_FLOAT),
+    "max": (r.MOST_INT, r.MOST_FLOAT),
+}
+_EXTREME_ROWS: Final = {
+    "min_by": (r.LEAST_AT_INT, r.LEAST_AT_FLOAT),
+    "max_by": (r.MOST_AT_INT, r.MOST_AT_FLOAT),
+}
 _TIMES = ("timestamp", "timestamp_ntz", "interval", "months", "date")
 _T = TypeVar("_T")
 
@@ -65,9 +80,9 @@ class ValueColumn:
 class PathFold:
     """An aggregate over the rows of a set, kept along the path.
 
-    `values`: its index among the folds kept as integers, or as floats. `once`: the shipped column
-    whose equal values count once. `distinct`: the index among the folds that have such a column,
-    because each of them counts for itself what it has seen.
+    `values`: where its numbers begin among those kept as integers, or as floats. `once`: the
+    shipped column whose equal values count once. `distinct`: the index among the folds that have
+    such a column, because each of them counts for itself what it has seen.
     """
 
     kind: int
@@ -79,7 +94,12 @@ class PathFold:
 
     @property
     def is_float(self) -> bool:
-        return self.kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
+        return self.kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT, r.SPREAD)
+
+    @property
+    def lines(self) -> int:
+        """How many numbers are kept."""
+        return 2 if self.kind == r.SPREAD else 1
 
 
 @dataclass
@@ -134,13 +154,13 @@ class ConditionReads:
         everything = frozenset(range(len(self.program.variables)))
         which = _index_of(self.sets, everything if node.variables is None else node.variables)
         kind, column = self._fold_kind(node)
-        counts_once = node.distinct and node.name not in ("min", "max")
+        counts_once = node.distinct and node.name not in ("min", "max", "min_by", "max_by")
         once = node.column if counts_once and node.column is not None else -1
         new = PathFold(kind, which, column[0], 0, once)
         for place, fold in enumerate(self.folds):
             if replace(fold, values=0, distinct=-1) == new:
                 return place
-        values = sum(fold.is_float == new.is_float for fold in self.folds)
+        values = sum(fold.lines for fold in self.folds if fold.is_float == new.is_float)
         distinct = -1
         if once >= 0:
             distinct = len(self.distinct)
@@ -167,13 +187,15 @@ class ConditionReads:
             return r.COUNTED, (-1, False)
         if node.name == "count":
             return r.COUNTED, self.column(node.column, Type("other"))
-        if node.name in ("sum", "avg"):
-            if node.type.kind == "float":
-                return r.SUM_FLOAT, self.column(node.column, DOUBLE, as_float=True)
-            return r.SUM_INT, self.column(node.column, Type("int"))
-        is_float = node.type.kind == "float"
-        kinds = (r.LEAST_INT, r.LEAST_FLOAT) if node.name == "min" else (r.MOST_INT, r.MOST_FLOAT)
-        return kinds[is_float], self.column(node.column, node.type)
+        if node.by is not None:
+            return _EXTREME_ROWS[node.name][node.by[1].kind == "float"], self.column(*node.by)
+        if node.name in _EXTREMES:
+            is_float = node.type.kind == "float"
+            return _EXTREMES[node.name][is_float], self.column(node.column, node.type)
+        if node.type.kind == "float":
+            kind = r.SPREAD if node.name in SPREADS else r.SUM_FLOAT
+            return kind, self.column(node.column, DOUBLE, as_float=True)
+        return r.SUM_INT, self.column(node.column, Type("int"))
 
     def _add_column(self, column: ValueColumn) -> KernelColumn:
         columns = self.floats if column.is_float else self.ints
@@ -309,6 +331,14 @@ class _BytecodeWriter:
         if node.argument is not None:
             raise UnsupportedExpression
         fold = self._state.fold(node)
+        if node.name in SPREADS:
+            self._write(r.OP_SPREAD, fold, SPREADS[node.name], grows=1)
+            return True
+        if node.by is not None:
+            assert node.column is not None
+            place, is_float = self._state.column(node.column, node.type)
+            self._write(r.OP_AT_FLOAT if is_float else r.OP_AT_INT, fold, place, grows=1)
+            return is_float
         kind = self._state.folds[fold].kind
         is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
         if node.name == "count":

@@ -54,13 +54,18 @@ def _fold_row(
     if column < 0:
         path.counts[fold, size] = count + 1
         return
-    is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
+    is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT, r.SPREAD)
     if is_float:
         flag = conditions.float_flags[column, row]
         path.floats[values, size] = path.floats[values, size - 1]
+        if kind == r.SPREAD:
+            path.floats[values + 1, size] = path.floats[values + 1, size - 1]
     else:
-        flag = conditions.int_flags[column, row]
         path.ints[values, size] = path.ints[values, size - 1]
+        if kind in (r.LEAST_AT_FLOAT, r.MOST_AT_FLOAT):
+            flag = conditions.float_flags[column, row]
+        else:
+            flag = conditions.int_flags[column, row]
     if distinct >= 0:
         code = path.codes[distinct, row]
         if code >= 0:
@@ -81,6 +86,8 @@ def _fold_row(
         before = path.floats[values, size]
         if kind == r.SUM_FLOAT:
             path.floats[values, size] = before + value
+        elif kind == r.SPREAD:
+            _spread_value(path, values, size, count, value)
         elif count == 0:
             path.floats[values, size] = value
         elif kind == r.LEAST_FLOAT:
@@ -88,6 +95,10 @@ def _fold_row(
                 path.floats[values, size] = value
         elif less_float(before, value):
             path.floats[values, size] = value
+        return
+    if kind >= r.LEAST_AT_INT:
+        if count == 0 or not _is_better(conditions, kind, column, path.ints[values, size], row):
+            path.ints[values, size] = row
         return
     number = conditions.int_columns[column, row]
     earlier = path.ints[values, size]
@@ -103,6 +114,31 @@ def _fold_row(
         or (kind == r.MOST_INT and number > earlier)
     ):
         path.ints[values, size] = number
+
+
+@jit
+def _spread_value(path: KernelPath, values: Any, size: Any, count: Any, value: Any) -> None:
+    """One more value after `count` others, by the operations of Spark in their order."""
+    if count == 0:
+        path.floats[values, size] = 0.0
+        path.floats[values + 1, size] = 0.0
+    delta = value - path.floats[values, size]
+    step = delta / (np.float64(count) + 1.0)
+    path.floats[values, size] += step
+    path.floats[values + 1, size] += delta * (delta - step)
+
+
+@jit
+def _is_better(conditions: KernelConditions, kind: Any, column: Any, found: Any, row: Any) -> Any:
+    """Whether the row that was found before is better than another; of equal ones the later is."""
+    if kind == r.LEAST_AT_INT:
+        return conditions.int_columns[column, found] < conditions.int_columns[column, row]
+    if kind == r.MOST_AT_INT:
+        return conditions.int_columns[column, found] > conditions.int_columns[column, row]
+    before, value = conditions.float_columns[column, found], conditions.float_columns[column, row]
+    if kind == r.LEAST_AT_FLOAT:
+        return less_float(before, value)
+    return less_float(value, before)
 
 
 @jit
@@ -398,6 +434,29 @@ def evaluate_condition(
                 if b:
                     return r.ERROR
                 flags[top] = r.NULL
+        elif op >= r.OP_SPREAD:
+            top += 1
+            flags[top] = r.VALID
+            values = path.folds[a, 3]
+            size = path.sizes[path.folds[a, 1]]
+            count = path.counts[a, size]
+            if count < 0:
+                return r.NEEDS_PYTHON
+            if op == r.OP_SPREAD:
+                divisor = count - (b & r.SAMPLE)
+                if divisor <= 0:
+                    flags[top] = r.NULL
+                else:
+                    spread = path.floats[values + 1, size] / np.float64(divisor)
+                    floats[top] = np.sqrt(spread) if b & r.ROOT else spread
+            elif count == 0:
+                flags[top] = r.NULL
+            elif op == r.OP_AT_INT:
+                ints[top] = conditions.int_columns[b, path.ints[values, size]]
+                flags[top] = conditions.int_flags[b, path.ints[values, size]]
+            else:
+                floats[top] = conditions.float_columns[b, path.ints[values, size]]
+                flags[top] = conditions.float_flags[b, path.ints[values, size]]
         elif op == r.OP_DECIMAL_TO_FLOAT:
             if flags[top] == r.VALID:
                 if abs(ints[top]) > _EXACT_DOUBLE or ints[top] == _INT_LEAST:

@@ -473,7 +473,11 @@ def path_fingerprint(
                 return np.uint64(0)
             state = mix_bits(state, np.uint64(path.counts[read, size]))
             fold = path.folds[read, 0]
-            if fold in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT):
+            if fold == r.SPREAD:
+                words = path.floats.view(np.uint64)
+                state = mix_bits(state, words[path.folds[read, 3], size])
+                state = mix_bits(state, words[path.folds[read, 3] + 1, size])
+            elif fold in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT):
                 state = mix_bits(state, path.floats.view(np.uint64)[path.folds[read, 3], size])
             elif fold != r.COUNTED:
                 state = mix_bits(state, np.uint64(path.ints[path.folds[read, 3], size]))

@@ -70,6 +70,13 @@ OP_DIGITS: Final = 37  # a: smallest magnitude that is too large; b: 1 if that i
 OP_DECIMAL_TO_FLOAT: Final = 38  # a: power of ten
 OP_EXTREME_INT: Final = 39  # a: 1 for greatest
 OP_EXTREME_FLOAT: Final = 40
+OP_SPREAD: Final = 41  # a: aggregate; b: see SAMPLE and ROOT
+OP_AT_INT: Final = 42  # a: aggregate that keeps a row; b: column that is read there
+OP_AT_FLOAT: Final = 43
+
+# Bits of OP_SPREAD: divide by one less than the number of values; take the square root.
+SAMPLE: Final = 1
+ROOT: Final = 2
 
 RELATIONS: Final = ("=", "<>", "<", "<=", ">", ">=")
 OPERATORS: Final = ("+", "-", "*", "/", "%", "div")
@@ -87,6 +94,11 @@ LEAST_INT: Final = 3
 LEAST_FLOAT: Final = 4
 MOST_INT: Final = 5
 MOST_FLOAT: Final = 6
+SPREAD: Final = 7  # the mean and the sum of the squared distances from it, as Spark keeps them
+LEAST_AT_INT: Final = 8  # the last row that has the least value
+LEAST_AT_FLOAT: Final = 9
+MOST_AT_INT: Final = 10
+MOST_AT_FLOAT: Final = 11
 
 # Keys by which two paths are compared.
 KEY_LAST: Final = 0

@@ -17,6 +17,7 @@ from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRe
 from spark_cep.udfs.rows import arrays, loading
 from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.bounds import SearchBounds
+from spark_cep.udfs.rows.bytecode import SPREADS
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
@@ -268,6 +269,8 @@ class PythonEvaluator:
 
     def _aggregate(self, leaf: Aggregate, path: _SearchPath) -> Vector:
         rows = path.rows(leaf.variables)
+        if leaf.by is not None:
+            return self._extreme_row(leaf, rows)
         if leaf.argument is not None:
             values = self._argument(leaf.argument, rows, path)
         elif leaf.column is None:
@@ -276,10 +279,30 @@ class PythonEvaluator:
             values = self._table.columns.gather(leaf.column, leaf.type, rows)
         if leaf.distinct:
             values = _distinct_values(values)
+        if leaf.name in SPREADS:
+            return _spread_of(values, SPREADS[leaf.name])
         elements = Vector(
             values.values[np.newaxis], None if values.valid is None else values.valid[np.newaxis]
         )
         return fold_list(elements, leaf.name, leaf.type, self._tally)  # type: ignore[arg-type]
+
+    def _extreme_row(self, leaf: Aggregate, rows: Array) -> Vector:
+        """max_by and min_by: of equal rows the last."""
+        assert leaf.by is not None
+        assert leaf.column is not None
+        compared = self._table.columns.gather(*leaf.by, rows)
+        known = np.ones(len(rows), np.bool_) if compared.valid is None else compared.valid
+        best: int | None = None
+        for place in np.flatnonzero(known).tolist():
+            new, old = compared.values[place], compared.values[best or 0]
+            if leaf.name == "max_by":
+                new, old = old, new
+            # NaN is the largest; of equal values the later is taken.
+            if best is None or not (old < new or (new != new and old == old)):  # noqa: PLR0124
+                best = place
+        if best is None:
+            return self._null(RowRead("current", leaf.column, leaf.type))
+        return self._table.columns.gather(leaf.column, leaf.type, rows[best : best + 1])
 
     def _argument(self, argument: Expression, rows: Array, path: _SearchPath) -> Vector:
         """The expression at each aggregated row, which is the current row in it."""
@@ -328,6 +351,22 @@ def _distinct_values(values: Vector) -> Vector:
         return Vector(np.array(list(dict.fromkeys(kept.tolist())), object))
     _, first = np.unique(kept + 0 if kept.dtype.kind == "f" else kept, return_index=True)
     return Vector(kept[np.sort(first)])
+
+
+def _spread_of(values: Vector, how: int) -> Vector:
+    """Variance or standard deviation, by the operations of Spark in their order."""
+    kept = values.values if values.valid is None else values.values[values.valid]
+    mean = spread = np.float64(0.0)
+    with np.errstate(all="ignore"):
+        for count, value in enumerate(kept.astype(np.float64)):
+            delta = value - mean
+            step = delta / np.float64(count + 1)
+            mean, spread = mean + step, spread + delta * (delta - step)
+        divisor = len(kept) - (how & r.SAMPLE)
+        if divisor <= 0:
+            return Vector(np.zeros(1), np.zeros(1, np.bool_))
+        found = spread / np.float64(divisor)
+        return _single_value(np.sqrt(found) if how & r.ROOT else found)
 
 
 def _single_value(value: Any) -> Vector:
