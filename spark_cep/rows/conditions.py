@@ -54,6 +54,7 @@ _STRICT = (
 )  # fmt: skip
 
 
+ONE = Constant(1, BIGINT)
 # What max_by and min_by choose a row by.
 _ORDERED_BY = {
     "int", "float", "decimal", "bool", "date", "timestamp", "timestamp_ntz", "interval", "months",
@@ -306,7 +307,7 @@ class ConditionTranslation(LabelTranslation):
             )
         rows = self._text.rows_of(call)
         if not call.arguments or isinstance(call.arguments[0], exp.Star):
-            return RowAggregate("count", None, rows, BIGINT)
+            return self._count_rows(call)
         if len(call.arguments) > 1:
             raise TypeMismatch(
                 f"{call.name}() with several arguments is not supported in DEFINE",
@@ -315,31 +316,75 @@ class ConditionTranslation(LabelTranslation):
             )
         argument = call.arguments[0]
         if self._is_rows(argument):
-            return RowAggregate("count", None, rows, BIGINT)
-        part = row_part(self.conjunct, argument)
-        if part is None and self.conjunct.names_anything(argument):
+            return self._count_rows(call)
+        if not self._is_of_columns(call):
             return self._of_argument(call, how)
-        text = part.text if part else self.conjunct.parsed.cut(argument)
-        text = how.argument.format(text)
+        text = how.argument.format(self._row_text(argument))
         type_ = self._folded_type(call, how, self._type(text, argument))
-        guarded = self._around.guarding.among(rows, text)
+        guarded = self._around.guarding.among(rows, self._filtered(call, text))
         return RowAggregate(how.engine, guarded, rows, type_, call.distinct)
+
+    def _count_rows(self, call: RowCall) -> Expression:
+        """count(*), count(b.*)"""
+        rows = self._text.rows_of(call)
+        if call.filter is None:
+            return RowAggregate("count", None, rows, BIGINT)
+        if not self._is_over_columns(call.filter):
+            return RowAggregate("count", None, rows, BIGINT, argument=self._chosen(call, ONE))
+        text = self._around.guarding.among(rows, self._filtered(call, "1"))
+        return RowAggregate("count", text, rows, BIGINT)
+
+    def _is_of_columns(self, call: RowCall) -> bool:
+        """Whether Spark can evaluate all that is in the call, on a row."""
+        return all(map(self._is_over_columns, call.operands))
+
+    def _is_over_columns(self, node: exp.Expr) -> bool:
+        names_anything = self.conjunct.names_anything(node)
+        return row_part(self.conjunct, node) is not None or not names_anything
+
+    def _row_text(self, node: exp.Expr) -> str:
+        part = row_part(self.conjunct, node)
+        return part.text if part else self.conjunct.parsed.cut(node)
+
+    def _filtered(self, call: RowCall, text: str) -> str:
+        """What is aggregated of a row; NULL for rows that FILTER leaves out."""
+        if call.filter is None:
+            return text
+        condition = self._row_text(call.filter)
+        self._check_filter(call.filter, self._type(condition, call.filter))
+        return f"CASE WHEN {condition} THEN {text} END"
+
+    def _chosen(self, call: RowCall, value: Expression) -> Expression:
+        """The same where the matcher evaluates it."""
+        if call.filter is None:
+            return value
+        condition = self.build(call.filter, ())
+        self._check_filter(call.filter, condition.type)
+        return Call("if", (condition, value, Constant(None, value.type)), value.type)
+
+    def _check_filter(self, node: exp.Expr, type_: Type) -> None:
+        if type_ != BOOL:
+            raise TypeMismatch(
+                f"FILTER takes a condition, not {name_of(type_)}", node, "compare it with something"
+            )
 
     def _spread(self, call: RowCall) -> Expression:
         """Variance or standard deviation, of doubles as in Spark."""
         (argument,) = call.arguments
-        part, rows = row_part(self.conjunct, argument), self._text.rows_of(call)
-        name = SPREADS[call.name]
-        if part is None and self.conjunct.names_anything(argument):
+        rows, name = self._text.rows_of(call), SPREADS[call.name]
+        if not self._is_of_columns(call):
             value = self.build(argument, ())
             self._check_number(call, value.type)
             if value.type != DOUBLE:
                 value = Call("cast", (value,), DOUBLE)
+            value = self._chosen(call, value)
             return RowAggregate(name, None, rows, DOUBLE, call.distinct, value)
-        text = part.text if part else self.conjunct.parsed.cut(argument)
+        text = self._row_text(argument)
         self._check_number(call, self._type(text, argument))
-        text = self._around.guarding.among(rows, f"CAST({text} AS DOUBLE)")
-        return RowAggregate(name, text, rows, DOUBLE, call.distinct)
+        text = self._filtered(call, f"CAST({text} AS DOUBLE)")
+        return RowAggregate(
+            name, self._around.guarding.among(rows, text), rows, DOUBLE, call.distinct
+        )
 
     def _check_number(self, call: RowCall, type_: Type) -> None:
         if type_.kind not in {"int", "float", "decimal", "null"}:
@@ -356,26 +401,24 @@ class ConditionTranslation(LabelTranslation):
                 call.node,
                 f"write {call.name}(x, y)",
             )
-        rows, texts, types = self._text.rows_of(call), [], []
-        for argument in call.arguments:
-            part = row_part(self.conjunct, argument)
-            if part is None and self.conjunct.names_anything(argument):
-                raise TypeMismatch(
-                    f"{call.name}() with CLASSIFIER or MATCH_NUMBER is not supported in DEFINE",
-                    argument,
-                    "use columns",
-                )
-            text = part.text if part else self.conjunct.parsed.cut(argument)
-            types.append(self._type(text, argument))
-            texts.append(self._around.guarding.among(rows, text))
-        if types[1].kind not in _ORDERED_BY:
+        if not self._is_of_columns(call):
             raise TypeMismatch(
-                f"{call.name}() by {name_of(types[1])} is not supported in DEFINE",
+                f"{call.name}() of CLASSIFIER or MATCH_NUMBER is not supported in DEFINE",
+                call.node,
+                "use columns",
+            )
+        rows, guarding = self._text.rows_of(call), self._around.guarding
+        x, y = map(self._row_text, call.arguments)
+        type_, by = (self._type(*each) for each in zip((x, y), call.arguments, strict=True))
+        if by.kind not in _ORDERED_BY:
+            raise TypeMismatch(
+                f"{call.name}() by {name_of(by)} is not supported in DEFINE",
                 call.arguments[1],
                 "choose by a number or a time",
             )
-        by = (texts[1], types[1])
-        return RowAggregate(EXTREMES[call.name], texts[0], rows, types[0], by=by)
+        chosen = guarding.among(rows, self._filtered(call, y))
+        x = guarding.among(rows, x)
+        return RowAggregate(EXTREMES[call.name], x, rows, type_, by=(chosen, by))
 
     def _is_rows(self, argument: exp.Expr) -> bool:
         """count(b.*), count(b)"""
@@ -387,6 +430,7 @@ class ConditionTranslation(LabelTranslation):
         value = self.build(call.arguments[0], ())
         if how.argument != "{}":
             value = self._tested(call, value)
+        value = self._chosen(call, value)
         assert how.engine is not None
         type_ = self._folded_type(call, how, value.type)
         return RowAggregate(how.engine, None, self._text.rows_of(call), type_, call.distinct, value)
@@ -399,8 +443,7 @@ class ConditionTranslation(LabelTranslation):
             )
         if call.name != "count_if":
             return value
-        one, nothing = Constant(1, BIGINT), Constant(None, BIGINT)
-        return Call("if", (value, one, nothing), BIGINT)
+        return Call("if", (value, ONE, Constant(None, BIGINT)), BIGINT)
 
     def _folded_type(self, call: RowCall, how: AggregateRule, type_: Type) -> Type:
         assert how.engine is not None

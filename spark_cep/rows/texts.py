@@ -292,11 +292,8 @@ def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) ->
             if (place.start, place.end) not in clauses:
                 message = "FILTER follows an aggregate"
                 hint = "write sum(b.price) FILTER (WHERE b.price > 3)"
-            elif not in_define:
-                continue
             else:
-                message = "FILTER is not supported in DEFINE"
-                hint = "put the condition inside: sum(CASE WHEN b.flag THEN b.price END)"
+                continue
         problems.add(message, place, hint=hint)
     if in_define:
         for part in parsed.root.find_all(exp.WithinGroup):

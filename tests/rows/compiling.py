@@ -66,6 +66,8 @@ class Result:
         text = "" if node.column is None else self.shipment.texts[node.column]
         if node.argument is not None:
             text = self.short(node.argument)
+        if node.by is not None:
+            text += f" by {self.shipment.texts[node.by[0]]}"
         distinct = "distinct " if node.distinct else ""
         final = "!" if node.final else ""
         return f"{final}{node.name}({self._names(node.variables)}: {distinct}{text})"

@@ -62,6 +62,26 @@ def define(condition: str) -> str:
         ("count_if(price > 3) > 2", ">(count(*: CASE WHEN `price` > 3 THEN 1 END), 2)"),
         ("every(flag)", "min(*: CAST(`flag` AS BOOLEAN))"),
         ("sum(1) > 3", ">(sum(*: 1), 3)"),
+        ("stddev(a.price) > 2D", ">(stddev_samp(a: CAST(`price` AS DOUBLE)), 2.0)"),
+        ("max_by(a.name, a.qty) = 'x'", "=(max_by(a: `name` by `qty`), 'x')"),
+        # FILTER
+        (
+            "sum(a.qty) FILTER (WHERE a.price > 3) > 1",
+            ">(sum(a: CASE WHEN `price` > 3 THEN `qty` END), 1)",
+        ),
+        ("count(*) FILTER (WHERE flag) > 1", ">(count(*: CASE WHEN `flag` THEN 1 END), 1)"),
+        (
+            "var_pop(a.qty) FILTER (WHERE a.flag) > 1D",
+            ">(var_pop(a: CASE WHEN `flag` THEN CAST(`qty` AS DOUBLE) END), 1.0)",
+        ),
+        (
+            "min_by(qty, price) FILTER (WHERE flag) > 1",
+            ">(min_by(*: `qty` by CASE WHEN `flag` THEN `price` END), 1)",
+        ),
+        (
+            "sum(qty) FILTER (WHERE CLASSIFIER() = 'a') > 1",
+            ">(sum(*: if(=(label ., 0), .[`qty`], None)), 1)",
+        ),
         ("max(qty + MATCH_NUMBER()) > 5", ">(max(*: +(.[`qty`], match number)), 5)"),
         # labels
         ("CLASSIFIER() = 'b'", "any row"),
