@@ -296,6 +296,17 @@ def ticking(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     )
 
 
+def test_a_search_that_only_goes_forward_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticking(monkeypatch, step=1.0)
+    with pytest.raises(WorkerError) as raised:
+        answer(program(plus(v(A)), limits=Limits(seconds=3)), rows_of(*[1] * 1000))
+    error = parse_error(str(raised.value))
+    assert isinstance(error, LimitError)
+    assert error.details["limit"] == "seconds"
+    assert error.details["row"] == 0
+    assert error.details["rows"]["A"] < 100  # type: ignore[index]
+
+
 def test_a_search_that_takes_too_long_names_key_row_and_repetitions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,6 +11,7 @@ from spark_cep.udfs.row_program import Aggregate, RowPatternNode, Skip
 from spark_cep.udfs.rows import arrays, instructions, search
 from spark_cep.udfs.rows.compiled import compile_kernel_program
 from tests.rows.programs import (
+    X,
     alternate,
     answer,
     compare,
@@ -44,6 +45,16 @@ def test_steps_that_all_succeed_are_limited_too() -> None:
     assert len(answer(case, rows_of(*range(10)))) == 10
     with pytest.raises(WorkerError, match="more than 500 steps") as raised:
         answer(case, rows_of(*range(100)))
+    assert limit_of(raised) == "backtracking_steps"
+
+
+def test_a_step_counts_as_many_as_its_condition_takes_time() -> None:
+    limits, total = Limits(backtracking_steps=5000), Aggregate("sum", X, BIGINT)
+    rows = rows_of(*[1] * 1000)
+    assert len(answer(program(plus(v(A)), limits=limits), rows)) == 1000
+    positive = compare(">", total, number(0))
+    with pytest.raises(WorkerError, match="more than 5,000 steps") as raised:
+        answer(program(plus(v(A)), {A: positive}, limits=limits), rows)
     assert limit_of(raised) == "backtracking_steps"
 
 

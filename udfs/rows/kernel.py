@@ -177,6 +177,7 @@ def search(
                     state[STEPS_BEFORE] = steps
                     state[MERGING] = 0
                     state[BOUNDING] = 1 if bound_after == 0 else 0
+                    pause_at -= charged
                     charged = np.int64(0)
                     bound_from, bound_to = np.int64(0), np.int64(0)
                 continue
@@ -220,8 +221,8 @@ def search(
             else:
                 pop_row(path, label_of[pc] >> 1, row)
         else:
-            if (depth >= stack_size) | (trail >= trail_size) | (steps > pause_at):
-                stop = PAUSED if steps > pause_at else STACK_FULL
+            if (depth >= stack_size) | (trail >= trail_size) | (steps + charged > pause_at):
+                stop = PAUSED if steps + charged > pause_at else STACK_FULL
                 break
             steps += 1
             if not word & need[pc] or (
