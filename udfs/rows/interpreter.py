@@ -40,7 +40,10 @@ def push_row(path: KernelPath, conditions: KernelConditions, variable: Any, row:
     for fold in range(path.folds.shape[0]):
         which = path.folds[fold, 1]
         if path.member[variable, which]:
-            _fold_row(path, conditions, fold, path.sizes[which], row)
+            if path.folds[fold, 0] < r.SPREAD:
+                _fold_row(path, conditions, fold, path.sizes[which], row)
+            else:
+                _fold_more(path, conditions, fold, path.sizes[which], row)
 
 
 @jit
@@ -54,18 +57,13 @@ def _fold_row(
     if column < 0:
         path.counts[fold, size] = count + 1
         return
-    is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT, r.SPREAD)
+    is_float = kind in (r.SUM_FLOAT, r.LEAST_FLOAT, r.MOST_FLOAT)
     if is_float:
         flag = conditions.float_flags[column, row]
         path.floats[values, size] = path.floats[values, size - 1]
-        if kind == r.SPREAD:
-            path.floats[values + 1, size] = path.floats[values + 1, size - 1]
     else:
+        flag = conditions.int_flags[column, row]
         path.ints[values, size] = path.ints[values, size - 1]
-        if kind in (r.LEAST_AT_FLOAT, r.MOST_AT_FLOAT):
-            flag = conditions.float_flags[column, row]
-        else:
-            flag = conditions.int_flags[column, row]
     if distinct >= 0:
         code = path.codes[distinct, row]
         if code >= 0:
@@ -86,8 +84,6 @@ def _fold_row(
         before = path.floats[values, size]
         if kind == r.SUM_FLOAT:
             path.floats[values, size] = before + value
-        elif kind == r.SPREAD:
-            _spread_value(path, values, size, count, value)
         elif count == 0:
             path.floats[values, size] = value
         elif kind == r.LEAST_FLOAT:
@@ -95,10 +91,6 @@ def _fold_row(
                 path.floats[values, size] = value
         elif less_float(before, value):
             path.floats[values, size] = value
-        return
-    if kind >= r.LEAST_AT_INT:
-        if count == 0 or not _is_better(conditions, kind, column, path.ints[values, size], row):
-            path.ints[values, size] = row
         return
     number = conditions.int_columns[column, row]
     earlier = path.ints[values, size]
@@ -117,28 +109,72 @@ def _fold_row(
 
 
 @jit
-def _spread_value(path: KernelPath, values: Any, size: Any, count: Any, value: Any) -> None:
-    """One more value after `count` others, by the operations of Spark in their order."""
-    if count == 0:
-        path.floats[values, size] = 0.0
-        path.floats[values + 1, size] = 0.0
-    delta = value - path.floats[values, size]
-    step = delta / (np.float64(count) + 1.0)
-    path.floats[values, size] += step
-    path.floats[values + 1, size] += delta * (delta - step)
+def _fold_more(
+    path: KernelPath, conditions: KernelConditions, fold: Any, size: Any, row: Any
+) -> None:
+    """The same for spreads and for rows of extremes. Apart, because with them the function above is
+    too large to be inlined, which took a quarter more time."""
+    kind, column, values = path.folds[fold, 0], path.folds[fold, 2], path.folds[fold, 3]
+    distinct = path.folds[fold, 4]
+    count = path.counts[fold, size - 1]
+    path.counts[fold, size] = count
+    if kind == r.SPREAD:
+        path.floats[values, size] = path.floats[values, size - 1]
+        path.floats[values + 1, size] = path.floats[values + 1, size - 1]
+    else:
+        path.ints[values, size] = path.ints[values, size - 1]
+    if kind in (r.LEAST_AT_INT, r.MOST_AT_INT):
+        flag = conditions.int_flags[column, row]
+    else:
+        flag = conditions.float_flags[column, row]
+    if distinct >= 0:
+        code = path.codes[distinct, row]
+        if code >= 0:
+            path.seen[distinct, code] += 1
+            if path.seen[distinct, code] > 1:
+                flag = r.NULL
+    if count < 0 or flag == r.NULL:
+        return
+    if flag != r.VALID:
+        path.counts[fold, size] = -1
+        return
+    path.counts[fold, size] = count + 1
+    _add_value(path, conditions, fold, size, row)
 
 
 @jit
-def _is_better(conditions: KernelConditions, kind: Any, column: Any, found: Any, row: Any) -> Any:
-    """Whether the row that was found before is better than another; of equal ones the later is."""
-    if kind == r.LEAST_AT_INT:
-        return conditions.int_columns[column, found] < conditions.int_columns[column, row]
-    if kind == r.MOST_AT_INT:
-        return conditions.int_columns[column, found] > conditions.int_columns[column, row]
-    before, value = conditions.float_columns[column, found], conditions.float_columns[column, row]
-    if kind == r.LEAST_AT_FLOAT:
-        return less_float(before, value)
-    return less_float(value, before)
+def _add_value(
+    path: KernelPath, conditions: KernelConditions, fold: Any, size: Any, row: Any
+) -> None:
+    """One more value of a spread, by the operations of Spark in their order, or a row that may be
+    better; of equal rows the last is."""
+    kind, column, values = path.folds[fold, 0], path.folds[fold, 2], path.folds[fold, 3]
+    count = path.counts[fold, size] - 1
+    if kind == r.SPREAD:
+        if count == 0:
+            path.floats[values, size] = 0.0
+            path.floats[values + 1, size] = 0.0
+        delta = conditions.float_columns[column, row] - path.floats[values, size]
+        step = delta / (np.float64(count) + 1.0)
+        path.floats[values, size] += step
+        path.floats[values + 1, size] += delta * (delta - step)
+        return
+    found = path.ints[values, size]
+    if count == 0:
+        is_worse = False
+    elif kind == r.LEAST_AT_INT:
+        is_worse = conditions.int_columns[column, row] > conditions.int_columns[column, found]
+    elif kind == r.MOST_AT_INT:
+        is_worse = conditions.int_columns[column, row] < conditions.int_columns[column, found]
+    else:
+        value = conditions.float_columns[column, row]
+        before = conditions.float_columns[column, found]
+        if kind == r.LEAST_AT_FLOAT:
+            is_worse = less_float(before, value)
+        else:
+            is_worse = less_float(value, before)
+    if not is_worse:
+        path.ints[values, size] = row
 
 
 @jit
