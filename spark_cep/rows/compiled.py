@@ -145,14 +145,15 @@ class CompiledRowQuery:
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """`before` and `after` the measures: indexes of the output's columns. `prefix`: how the engine
-    names these columns. `sought`: what is looked up before the measures are computed, by keys over
-    the readings."""
+    """`before` and `after` the measures, and the partition `keys`: indexes of the output's columns.
+    `prefix`: how the engine names these columns. `sought`: what is looked up before the measures are
+    computed, by keys over the readings."""
 
     output: RowOutput
     before: tuple[int, ...]
     after: tuple[int, ...]
     prefix: str
+    keys: tuple[int, ...]
     sought: tuple[LookupRequest, ...] = ()
 
     def names(self, measures: Sequence[RowMeasure]) -> list[str]:
@@ -178,16 +179,23 @@ def lay_out_row_answer(
     placed = bool(compiled.aggregates)
     if compiled.rows == "one":
         keys = tuple(Field(column, name) for name, column in shown)
-        answer = RowAnswer(RowOutput(keys), tuple(range(len(keys))), (), "p", sought)
+        places = tuple(range(len(keys)))
+        answer = RowAnswer(RowOutput(keys), places, (), "p", places, sought)
     elif compiled.rows == "each row":
         fields = tuple(Field(shipment.column(quote_name(name)), name) for name in names)
-        answer = RowAnswer(RowOutput(fields), tuple(range(len(fields))), (), "r", sought)
+        hidden = [(name, column) for name, column in shown if placed and name not in names]
+        payload = (*fields, *(Field(column, name) for name, column in hidden))
+        known = [field.name for field in payload]
+        places = tuple(known.index(name) for name, _ in shown if name in known)
+        output = RowOutput(payload, placed)
+        answer = RowAnswer(output, tuple(range(len(fields))), (), "r", places, sought)
     else:
         fields = tuple(Field(shipment.column(quote_name(name)), name) for name in names)
         ordered = [_plain_column(each.expression, names) for each in compiled.orders]
         first = [names.index(each) for each in (*compiled.partition, *filter(None, ordered))]
         rest = tuple(place for place in range(len(names)) if place not in first)
-        answer = RowAnswer(RowOutput(fields, placed), tuple(first), rest, "r", sought)
+        places = tuple(first[: len(compiled.partition)])
+        answer = RowAnswer(RowOutput(fields, placed), tuple(first), rest, "r", places, sought)
     _check_names(answer, compiled)
     return answer
 

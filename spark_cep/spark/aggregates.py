@@ -48,7 +48,7 @@ def aggregate_lists(
     columns of the answer, the readings and `place_columns`."""
     aggregates = compiled.aggregates
     places = [name for _, name in place_columns(compiled)]
-    keys = [f"__cep_{place}" for place in answer.before[: len(compiled.partition)]] + places
+    keys = [f"__cep_{place}" for place in answer.keys] + places
     readings = dict.fromkeys(number for each in aggregates for number in each.readings)
     is_list = {number: compiled.readings[number].shape == "list" for number in readings}
     lists = [number for number in readings if is_list[number]]
