@@ -44,6 +44,7 @@ def call(name: str, type_: Type, *arguments: Expression) -> Call:
 INT = Type("int", 32)
 STARTS = call("concat_strings", STRING, read("first", 3, STRING, A), Constant("%", STRING))
 REMAINDER = call("pmod", BIGINT, X, read("last", 1, BIGINT, B, offset=1))
+AT_LEAST = call("coalesce", BIGINT, REMAINDER, Constant(2, BIGINT))
 DISTANCE = call(
     "levenshtein",
     INT,
@@ -54,7 +55,7 @@ PLACE = call("-", BIGINT, X, read("last", 1, BIGINT, A))
 PART = call("split_part", STRING, K, Constant("b", STRING), PLACE)
 DEFINES: dict[str, Expression] = {
     "the first a": call("like", BOOL, K, STARTS),
-    "the last b but one": call(">=", BOOL, REMAINDER, Constant(2, BIGINT)),
+    "the last b but one": call(">=", BOOL, AT_LEAST, Constant(2, BIGINT)),
     "neighbours": call("<", BOOL, DISTANCE, Constant(2, INT)),
     "errors": call("<>", BOOL, PART, Constant("", STRING)),
 }
