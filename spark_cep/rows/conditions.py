@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, AggregateRule
+from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS, AggregateRule
 from spark_cep.expressions.conditions import (
     Guards,
     RowPart,
@@ -298,6 +298,13 @@ class ConditionTranslation(LabelTranslation):
             return self._spread(call)
         if call.name in EXTREMES:
             return self._extreme(call)
+        if call.name in NAVIGATIONS:
+            raise TypeMismatch(
+                f"{call.name}() with FILTER is not supported in DEFINE",
+                call.node,
+                "of the rows that meet a condition, max_by(price, ts) FILTER (WHERE ...) has the "
+                "last and min_by the first",
+            )
         if how.engine is None:
             is_list = call.name in {"collect_list", "collect_set", "array_agg"}
             raise TypeMismatch(

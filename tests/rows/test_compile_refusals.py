@@ -74,6 +74,26 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         ("PREV() > 1", "PREV takes an expression", "PREV()", "PREV(price)"),
         ("CLASSIFIER(a, b) = 'a'", "at most one variable", "CLASSIFIER(", "CLASSIFIER(a)"),
         ("MATCH_NUMBER(a) = 1", "MATCH_NUMBER takes no arguments", "MATCH_", "MATCH_NUMBER()"),
+        (
+            "collect_list(a.name) = collect_list(name)",
+            "collect_list() is not supported in DEFINE",
+            "collect_list(a.name)",
+            "count(DISTINCT b.kind)",
+        ),
+        (
+            "any_value(price) FILTER (WHERE flag) > 1",
+            "any_value() with FILTER is not supported in DEFINE",
+            "any_value(",
+            "max_by(price, ts)",
+        ),
+        (
+            "sum(price) FILTER (WHERE qty) > 1",
+            "FILTER takes a condition",
+            "qty",
+            "compare it with something",
+        ),
+        ("max_by(price, name) > 1", "max_by() by STRING is not", "name", "a number or a time"),
+        ("stddev(name) > 1D", "stddev() does not take STRING", "stddev(", "use a number"),
         ("max_by(price) = 1", "MAX_BY takes 2 expressions", "max_by(price)", None),
         # what the engine and Spark cannot do
         (
