@@ -146,8 +146,8 @@ class CompiledRowQuery:
 @dataclass(frozen=True)
 class RowAnswer:
     """`before` and `after` the measures, and the partition `keys`: indexes of the output's columns.
-    `prefix`: how the engine names these columns. `sought`: what is looked up before the measures are
-    computed, by keys over the readings."""
+    `prefix`: how the engine names these columns. `sought`: what is looked up before the measures
+    are computed, by keys over the readings."""
 
     output: RowOutput
     before: tuple[int, ...]

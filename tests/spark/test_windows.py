@@ -276,6 +276,7 @@ FRAMED = [
     "(SELECT max(i) FROM {T}) - sum(i) OVER {W}, i IN (SELECT 1) OR sum(i) OVER {W} > 1 FROM {T}",
     "timestampdiff(DAY, DATE'2024-01-01', DATE'2024-01-09' - t) + count(*) OVER {W} AS y FROM {T}",
     "t, sum(x) OVER {W} AS y FROM (SELECT k, t, count(*) OVER {W} AS x FROM {T})",
+    "s, percentile(i, 0.5) OVER {W}, bit_or(i) OVER {W} + max_by(t, i) OVER {W} FROM {T}",
     "first_value(i) IGNORE NULLS OVER {W}, any_value(i) OVER {W}, sum(i) OVER v FROM {T} "
     "WINDOW v AS (ORDER BY t, k)",
 ]
@@ -334,7 +335,7 @@ def test_spark_computes_no_neighbours_beyond_the_frame(spark: SparkSession, tick
     [
         ("SELECT low OVER w AS l, ts, l + 1 FROM tk {W}", "l is the name of an item", "l + 1"),
         ("SELECT low OVER w FROM tk JOIN tk b USING (ts) {W}", "have a column symbol", "symbol"),
-        ("SELECT sum(symbol) OVER w FROM tk {W}", "does not take STRING", "sum(symbol)"),
+        ("SELECT bit_or(symbol) OVER w FROM tk {W}", "data type mismatch", "bit_or(symbol)"),
         ("SELECT sum(pric) OVER w FROM tk {W}", "no column pric", "sum(pric)"),
     ],
 )
