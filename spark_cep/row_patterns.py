@@ -47,6 +47,7 @@ class RowPattern:
         variables: Its variables and subsets.
         define: Pairs of a variable and its condition, in the order given.
         window: The window that `within` set.
+        is_longest: Whether `longest` was called.
 
     Example:
         >>> pattern = row_pattern("a b+", {"b": "price > PREV(price)"})
@@ -59,6 +60,21 @@ class RowPattern:
     variables: RowVariables
     define: tuple[tuple[str, ConditionLike], ...] = ()
     window: Within | None = None
+    is_longest: bool = False
+
+    def longest(self) -> RowPattern:
+        """Takes the longest of the matches that begin at a row, instead of the first one in the
+        order that the text of the pattern prefers. Of several as long, the preferred one is taken.
+        Every match that begins at a row is tried, so bound the repetitions.
+
+        Returns:
+            The pattern.
+
+        Example:
+            >>> row_pattern("a | a b").longest().is_longest
+            True
+        """
+        return replace(self, is_longest=True)
 
     def within(self, duration: str | timedelta | float) -> RowPattern:
         """Sets the window: how long after its first row a match may still have rows.

@@ -82,6 +82,7 @@ class Clause:
     """`rows` and `after_match` are as `match_pattern` takes them, None where the clause does not
     name them. `hints` holds the names and values of the hint after the clause, `hint` its range.
     `qualifiers`: the names of the input, in lower case, which may be in front of its columns.
+    `longest`: where the clause asks for longest matches.
     Errors point at `span` when nothing closer is known.
     """
 
@@ -98,6 +99,7 @@ class Clause:
     hints: dict[str, Any] = field(default_factory=dict)
     hint: Span | None = None
     qualifiers: frozenset[str] = frozenset()
+    longest: Span | None = None
 
     def parts(self) -> Iterator[TextPart]:
         """All texts that may contain parameters of the statement."""

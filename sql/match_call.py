@@ -223,7 +223,7 @@ class _CallArguments:
     def _rows(self, pattern: RowPatternText) -> Any:
         excerpt, names = self.statement.excerpt, self._names(in_define=True)
         bound = bind_bounds(self.statement, TextPart(pattern.span), self.args, self.markers)
-        return row_pattern(
+        made = row_pattern(
             self._made(bound, pattern.span),
             define=[
                 (excerpt(each.name.span), self.text(each.part, names))
@@ -234,6 +234,7 @@ class _CallArguments:
                 for each in self.clause.subsets
             ],
         )
+        return made.longest() if self.clause.longest else made
 
     def _events(self, tree: EventPatternTree) -> Pattern:
         conditions = {
@@ -259,6 +260,13 @@ class _CallArguments:
                 "AFTER MATCH SKIP applies to row patterns only",
                 clause.after_match.span,
                 hint="write CONSUME after the pattern if an event may be in only one match",
+            )
+        if clause.longest is not None:
+            raise self.statement.error(
+                "use_longest_match applies to row patterns only",
+                clause.longest,
+                hint="remove OPTIONS (...): an event pattern gives every match, or the first with "
+                "SKIP TILL NEXT MATCH",
             )
         known = {each.name.casefold() for each, _ in iter_events(tree.root.root)}
         for each in clause.define:

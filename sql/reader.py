@@ -60,7 +60,7 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
     pattern = parts.get("PATTERN")
     if pattern is None:
         raise _no_pattern_error(statement, location)
-    _check_options(statement, parts.get("OPTIONS"))
+    longest = _read_options(statement, parts.get("OPTIONS"))
     measures = tuple(_read_measures(statement, parts.get("MEASURES")))
     define = tuple(_read_define(statement, parts.get("DEFINE")))
     _check_distinct(statement, measures, "MEASURES")
@@ -79,6 +79,7 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
         hints=read_hints(statement, location.hint),
         hint=location.hint and _trim_span(statement, location.hint),
         qualifiers=_input_names(statement, location),
+        longest=longest,
     )
 
 
@@ -506,20 +507,15 @@ def _read_after_match(statement: Statement, section: ClauseSection | None) -> Te
     return TextPart(statement.span(section.content, section.stop))
 
 
-def _check_options(statement: Statement, section: ClauseSection | None) -> None:
-    """OPTIONS (use_longest_match = false) of GoogleSQL is what every match is here."""
+def _read_options(statement: Statement, section: ClauseSection | None) -> Span | None:
+    """Where OPTIONS (use_longest_match = true) of GoogleSQL is, if it is there."""
     if section is None:
-        return
+        return None
     words = [token.text.upper() for token in statement.tokens[section.content : section.stop]]
     if words in (["(", ")"], ["(", "USE_LONGEST_MATCH", "=", "FALSE", ")"]):
-        return
+        return None
     if words == ["(", "USE_LONGEST_MATCH", "=", "TRUE", ")"]:
-        raise statement.error(
-            "use_longest_match = true is not supported: a match is the first by the order of "
-            "preference of PATTERN, not the longest",
-            statement.span(section.content + 1, section.stop - 1),
-            hint="remove OPTIONS (...), and write the longer alternatives of PATTERN first",
-        )
+        return statement.span(section.content + 1, section.stop - 1)
     raise statement.error(
         f"{statement.cut(section.first, section.stop)} is not an option of MATCH_RECOGNIZE",
         statement.span(section.first, section.stop),

@@ -215,6 +215,7 @@ def row_program(program: RowProgram) -> Data:
         **_given("rows", program.rows, "one"),
         **_given("skip", _skip(program.skip), {"to": "past last row"}),
         **_given("frame", _frame(program), None),
+        **_given("longest", program.longest, False),
     }
 
 

@@ -163,6 +163,8 @@ class RowProgram:
     `matcher`: "walk", the kernel goes from row to row; "gaps", the points of a pattern with gaps
     are joined (only if `rows/gaps/pattern.py` recognizes the pattern).
 
+    `longest`: of the matches that begin at a row the longest is taken, of those the preferred one.
+
     `frame`: with `rows` "each row", a row of the answer for each row of the input, with the match
     that begins there, or that SEEK finds from there. The measures of a row without a match are
     those of an empty match; only its match number is NULL. `rows/frames.py` gives the frame its
@@ -182,3 +184,4 @@ class RowProgram:
     ansi: bool = True
     matcher: MatcherKind = "walk"
     frame: Frame | None = None
+    longest: bool = False

@@ -218,6 +218,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
         measures=compiled_measures,
         conditions=tuple((each.text, each.is_of_row) for each in defined),
         aggregates=tuple(readings.aggregates),
+        longest=pattern.is_longest,
     )
 
 

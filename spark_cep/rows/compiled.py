@@ -84,6 +84,7 @@ class CompiledRowPattern:
     measures: tuple[RowMeasure, ...]
     conditions: tuple[tuple[str | None, bool], ...]
     aggregates: tuple[SparkAggregate, ...] = ()
+    longest: bool = False
 
 
 def reading_name(number: int) -> str:
@@ -134,6 +135,7 @@ class CompiledRowQuery:
             ansi=self.ansi,
             matcher=matcher,
             frame=self.frame,
+            longest=compiled.longest,
         )
         return bind_frame(program)
 

@@ -254,7 +254,8 @@ def build_row_report(
             "pattern": facts.pattern.text,
             "parts": row_pattern_parts(facts.pattern.root),
             "strategy": window.text() if window is not None else _ROWS[compiled.rows],
-            "consumption": _skip_text(compiled.skip, names),
+            "consumption": _skip_text(compiled.skip, names)
+            + (", the longest match" if compiled.longest else ""),
             "window": window_text(facts.pattern.window),
             "partition_by": list(compiled.partition),
             "inferred_keys": [],

@@ -71,9 +71,8 @@ class Reference:
         return found
 
     def match(self, begin: int, number: int) -> Labels | None:
-        for labels in self._ways(self.program.pattern, (), At(begin, number)):
-            return labels
-        return None
+        ways = self._ways(self.program.pattern, (), At(begin, number))
+        return max(ways, key=len, default=None) if self.program.longest else next(ways, None)
 
     # ---- the ways through a pattern ------------------------------------------------------------
 

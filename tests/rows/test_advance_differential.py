@@ -3,6 +3,7 @@ answer, never earlier than it is certain, and as soon as the matcher has decided
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
 EXAMPLES = 120
 
 
-def agree(examples: int) -> None:
+def agree(examples: int, *, longest: bool = False) -> None:
     @random_cases(examples)
     @given(st.data())
     def try_one(data: st.DataObject) -> None:
         case, rows = data.draw(cases())
+        case = replace(case, longest=longest)
         steps = data.draw(cut(rows))
         wanted = in_a_batch(case, in_order(steps))
         if isinstance(wanted, WorkerError):
@@ -70,6 +72,10 @@ def test_any_split_gives_the_batch_answer() -> None:
     agree(EXAMPLES)
 
 
+def test_any_split_gives_the_longest_matches_of_a_batch() -> None:
+    agree(EXAMPLES, longest=True)
+
+
 def test_little_room_and_merging_do_not_change_a_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
     monkeypatch.setattr(arrays, "MERGED_PLACES", 1 << 10)
@@ -78,6 +84,7 @@ def test_little_room_and_merging_do_not_change_a_split(monkeypatch: pytest.Monke
     monkeypatch.setattr(search, "FIRST_STACK_SIZE", 1)
     monkeypatch.setattr(search, "CALL_STEPS", 0)
     agree(EXAMPLES)
+    agree(EXAMPLES // 3, longest=True)
 
 
 def test_conditions_in_python_do_not_change_a_split(monkeypatch: pytest.MonkeyPatch) -> None:

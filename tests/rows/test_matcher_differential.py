@@ -6,6 +6,7 @@ conditions are bytecode may change how long an answer takes, never the answer.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,6 +83,14 @@ def test_conditions_in_python_do_not_change_the_answer(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(bytecode.Bytecode, "compile_condition", unknown)
     agree(EXAMPLES // 3)
+
+
+def test_longest_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = cases().map(lambda drawn: (replace(drawn[0], longest=True), drawn[1]))
+    agree(EXAMPLES, longest)
+    monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
+    monkeypatch.setattr(arrays, "BOUND_AFTER", 0)
+    agree(EXAMPLES // 2, longest)
 
 
 def test_variables_beyond_those_that_have_a_bit_are_matched_alike() -> None:

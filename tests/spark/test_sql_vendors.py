@@ -224,3 +224,19 @@ def test_a_mistake_in_the_input_stays_sparks(session: SparkSession) -> None:
     text = clause("PARTITION BY lower(x) PATTERN (a) DEFINE a AS n > (SELECT 1)", "nowhere")
     with pytest.raises(AnalysisException, match="nowhere"):
         sql(session, text)
+
+
+def test_the_longest_match(session: SparkSession) -> None:
+    clause = """
+        SELECT * FROM quotes MATCH_RECOGNIZE (
+          PARTITION BY symbol ORDER BY n
+          MEASURES first(n) AS since, count(*) AS length
+          AFTER MATCH SKIP TO NEXT ROW
+          PATTERN (up+? | up down) {}
+          DEFINE up AS price > PREV(price), down AS price < PREV(price)
+        ) WHERE symbol = 'B'"""
+    longest = "OPTIONS (use_longest_match = true)"
+    preferred, found = (rows_of(sql(session, clause.format(each))) for each in ("", longest))
+    assert {length for *_, length in preferred} == {1}
+    # 8 9 11 12 11 10 13 14 13, from 9 on: all that rises, or one row and a fall.
+    assert [row[2] for row in sorted(found)] == [3, 2, 2, 2, 2]

@@ -220,8 +220,11 @@ def test_parts_may_be_in_any_order() -> None:
 def test_options_of_another_system() -> None:
     for options in ("()", "(USE_LONGEST_MATCH = false)"):
         assert call(f"PATTERN (a) OPTIONS {options} DEFINE a AS x")["pattern"].text == "a"
-    with pytest.raises(PatternError, match="not the longest"):
-        call("PATTERN (a) OPTIONS (use_longest_match = TRUE) DEFINE a AS x")
+        assert not call(f"PATTERN (a) OPTIONS {options}")["pattern"].is_longest
+    asked = call("PATTERN (a) OPTIONS (use_longest_match = TRUE) DEFINE a AS x")
+    assert asked["pattern"].is_longest
+    with pytest.raises(PatternError, match="applies to row patterns only"):
+        call("ORDER BY ts PATTERN SEQ(a, b) OPTIONS (use_longest_match = true)")
     with pytest.raises(PatternError, match="is not an option"):
         call("PATTERN (a) OPTIONS (x = 1)")
 

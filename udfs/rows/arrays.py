@@ -73,6 +73,7 @@ def kernel_instructions(kernel_program: KernelProgram) -> KernelInstructions:
         memo.words,
         MERGE_AFTER,
         BOUND_AFTER if can_be_bounded(kernel_program) else np.iinfo(np.int64).max,
+        int(program.longest),
     )
     return KernelInstructions(
         code.op, code.first, code.second, code.label, kernel_program.first, memo.places,

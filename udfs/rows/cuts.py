@@ -56,6 +56,8 @@ def cut_refusal(program: RowProgram) -> str | None:
     anchors = [mark for mark, kind in _ANCHORS.items() if has_anchor(program.pattern, kind)]
     if program.frame is not None:
         return "each row gets the match of its window frame"
+    if program.longest:
+        return "the longest match is wanted"
     if program.matcher != "walk":
         return "gaps are joined over all rows"
     if anchors:

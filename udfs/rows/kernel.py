@@ -28,10 +28,13 @@ from spark_cep.udfs.rows.records import (
     ANSWER,
     ANSWERED,
     BEGIN,
+    BEST,
+    BEST_PC,
     BOUND_FROM,
     BOUND_TO,
     BOUNDING,
     CHARGED,
+    CHOSEN,
     COVERED,
     DEPTH,
     DONE,
@@ -123,6 +126,7 @@ def search(
     entry, skip, shows_unmatched = program.settings[0], program.settings[1], program.settings[2]
     measures_ahead, step_limit = program.settings[3], program.settings[4]
     words, merge_after, bound_after = program.settings[5], program.settings[6], program.settings[7]
+    longest = program.settings[8] != 0
     op, first, second, need = program.op, program.first, program.second, program.need
     places, label_of, may = program.place, program.label, rows.may
     has_limit = rows.limit.shape[0] > 0
@@ -188,7 +192,9 @@ def search(
                 begin += 1
             if begin >= high:
                 continue
-            if state[FOUND] >= matches.start.shape[0] or base + (high - begin) > labels.shape[0]:
+            # The longest match so far is kept behind the labels of the path.
+            room = (high - begin) * (2 if longest else 1)
+            if state[FOUND] >= matches.start.shape[0] or base + room > labels.shape[0]:
                 stop = OUTPUT_FULL
                 break
             if state[BOUNDING] and begin >= bound_to:
@@ -203,6 +209,7 @@ def search(
             pc, row, depth, trail = np.int64(entry), begin, np.int64(0), np.int64(0)
             word = may[row] | END_MASK
             state[FARTHEST] = row
+            state[BEST] = 0
             phase = RESUME
 
         # One instruction.
@@ -220,6 +227,12 @@ def search(
                 word = may[row] | END_MASK if row < last else last_word
             else:
                 pop_row(path, label_of[pc] >> 1, row)
+        elif phase == CHOSEN:
+            phase = RESUME
+            if is_open and begin < row and row - 1 + measures_ahead >= high:
+                stop = QUESTION
+                break
+            is_match = True
         else:
             if (depth >= stack_size) | (trail >= trail_size) | (steps + charged > pause_at):
                 stop = PAUSED if steps + charged > pause_at else STACK_FULL
@@ -317,6 +330,16 @@ def search(
                     verdict = row == high
                     undecided = verdict and is_open
                     pc = np.int64(first[pc])
+                elif what == MATCH and longest:
+                    # Others may be longer. Where the row allows none, this one is.
+                    verdict = False
+                    if row - begin >= state[BEST]:
+                        state[BEST], state[BEST_PC] = row - begin + 1, pc
+                        keep = base + high - begin
+                        for at in range(row - begin):
+                            labels[keep + at] = labels[base + at]
+                    if row == limit:
+                        depth = np.int64(0)
                 elif what == MATCH:
                     if is_open and begin < row and row - 1 + measures_ahead >= high:
                         stop = QUESTION
@@ -367,7 +390,7 @@ def search(
                     pop_row(path, labels[base + at - begin] >> 1, at)
             base += length
             begin += target
-            if has_limit and words:
+            if (has_limit or longest) and words:
                 clear_marks(memory, words, matches.start[slot] + part, state[FARTHEST] + part + 1)
         elif not verdict:
             taken = steps - state[STEPS_BEFORE]
@@ -392,6 +415,14 @@ def search(
                 if state[BOUNDING] and not is_bounded:
                     stop = NEEDS_BOUNDS
                     break
+            elif longest and state[BEST]:
+                pc, row = np.int64(state[BEST_PC]), begin + state[BEST] - 1
+                keep = base + high - begin
+                for at in range(row - begin):
+                    labels[base + at] = labels[keep + at]
+                    if has_sets:
+                        push_row(path, conditions, labels[base + at] >> 1, begin + at)
+                phase = CHOSEN
             else:
                 if shows_unmatched and begin >= covered:
                     slot = state[FOUND]

@@ -157,7 +157,10 @@ CHARGED: Final = 24  # steps that the costs of this partition's steps amount to,
 BOUNDING: Final = 25  # searches have bounds in this partition
 BOUND_FROM: Final = 26  # those that begin here and up to `BOUND_TO`
 BOUND_TO: Final = 27
-STATE_SIZE: Final = 28
+# Of the longest match: one more than its length so far, 0 if there is none, and its instruction.
+BEST: Final = 28
+BEST_PC: Final = 29
+STATE_SIZE: Final = 30
 
 # ---- columns of `KernelRows.parts`, one row per partition --------------------------------------
 
@@ -175,6 +178,7 @@ PART_SIZE: Final = 5
 SEARCH: Final = 0  # begin the next search
 RESUME: Final = 1  # continue at an instruction
 ANSWERED: Final = 2  # continue with the answer of Python
+CHOSEN: Final = 3  # the longest match is known
 
 # ---- AFTER MATCH SKIP --------------------------------------------------------------------------
 

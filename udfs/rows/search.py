@@ -490,7 +490,7 @@ class KernelSearch:
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int64),
-            np.zeros(rows + longest, np.int32),
+            np.zeros(rows + longest * (1 + made.program.longest), np.int32),
         )
         state = np.zeros(r.STATE_SIZE, np.int64)
         state[r.PARTITION], state[r.BEGIN] = -1, table.size

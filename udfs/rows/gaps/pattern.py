@@ -114,6 +114,8 @@ def recognize_gaps(program: RowProgram) -> GapPattern | str:
 def _recognize(program: RowProgram) -> GapPattern:
     if program.frame is not None:
         raise GapRefusal("the pattern is in a window frame")
+    if program.longest:
+        raise GapRefusal("the longest match is wanted")
     names = [variable.name for variable in program.variables]
     parts = list(_parts(program.pattern, excluded=False))
     points, gaps = _place_parts(parts, names)
