@@ -217,9 +217,6 @@ REFUSED = {
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a+) "
         "DEFINE a AS p > percentile(p, 0.5))"
     ),
-    "`MATCH_PROCTIME()`": (
-        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES MATCH_PROCTIME() AS at PATTERN (a))"
-    ),
     "`OPTIONS (use_longest_match = true)`": (
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a | a a) "
         "OPTIONS (use_longest_match = true))"
