@@ -109,6 +109,11 @@ STATEMENTS = {
         "PATTERN (a up+) DEFINE up AS p > PREV(p)) AS n FROM t",
         [(1, 0), (2, 0), (3, 2), (4, 0), (5, 0)],
     ),
+    "a default of LAG": Statement(
+        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (low+) "
+        "DEFINE low AS lag(p, 1, 100) > p)",
+        [(7,)],
+    ),
     "clauses in another order": Statement(
         "SELECT * FROM t MATCH_RECOGNIZE (DEFINE down AS p < PREV(p) PATTERN (a down+) "
         "MEASURES LAST(p) AS low ORDER BY id)",
@@ -174,6 +179,7 @@ SHOWN_BY = {
     ),
     "AFTER MATCH SKIP, INITIAL, SEEK, SUBSET in a window": ("Trino 2", "Trino 3"),
     "`LAG(price)`, `LEAD(price, 2)`": ("Snowflake 1", "Snowflake 2"),
+    "a default, `LAG(price, 1, 0)`": ("a default of LAG",),
     "a measure without AS": ("Snowflake 3",),
     "`MATCH_SEQUENCE_NUMBER()`": ("Snowflake 2",),
     "expressions in PARTITION BY and ORDER BY": ("Snowflake 11",),
@@ -216,6 +222,10 @@ REFUSED = {
     "in DEFINE the others: `percentile`, aggregates of the session": (
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a+) "
         "DEFINE a AS p > percentile(p, 0.5))"
+    ),
+    "`^`, `$`, MATCH_NUMBER() in a window": (
+        "SELECT count(*) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING "
+        "PATTERN (a+ $) DEFINE a AS p > 0) AS n FROM t"
     ),
     "`OPTIONS (use_longest_match = true)`": (
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a | a a) "
