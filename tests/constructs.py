@@ -174,9 +174,8 @@ SHOWN_BY = {
     "frames from CURRENT ROW to UNBOUNDED FOLLOWING or n FOLLOWING": (
         "Trino 2", "a window in OVER",
     ),
-    "MEASURES of a window, `bottom OVER w`; aggregates over the matched rows": (
-        "Trino 2", "Trino 3",
-    ),
+    "MEASURES of a window, `bottom OVER w`; aggregates and `first_value`, `last_value`, "
+    "`nth_value` over the matched rows": ("Trino 2", "Trino 3"),
     "AFTER MATCH SKIP, INITIAL, SEEK, SUBSET in a window": ("Trino 2", "Trino 3"),
     "`LAG(price)`, `LEAD(price, 2)`": ("Snowflake 1", "Snowflake 2"),
     "a default, `LAG(price, 1, 0)`": ("a default of LAG",),
