@@ -89,9 +89,14 @@ def _find_subqueries(statement: Statement, first: int, stop: int) -> Iterator[Su
 
 
 def _begins_query(statement: Statement, index: int) -> bool:
+    """Whether a query begins at the token; `select` and `with` may also be columns or variables."""
     while statement.symbol(index, "("):
         index += 1
-    return statement.is_at(index, "SELECT") or statement.is_at(index, "WITH")
+    is_select = statement.is_at(index, "SELECT")
+    if index + 1 >= len(statement.tokens) or not (is_select or statement.is_at(index, "WITH")):
+        return False
+    following = statement.tokens[index + 1]
+    return following.kind != "symbol" or (is_select and following.text in {"(", "*"})
 
 
 def _refuse_quantified(statement: Statement, index: int, span: Span, function: str) -> None:

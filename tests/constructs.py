@@ -188,7 +188,7 @@ SHOWN_BY = {
     "`WITHIN INTERVAL '10' MINUTE` after PATTERN": ("Flink 3",),
     "`MATCH_ROWTIME()`, `MATCH_ROWTIME(ts)`": ("Flink 4",),
     "`MATCH_ROW_NUMBER()`": ("MATCH_ROW_NUMBER",),
-    "`OPTIONS (use_longest_match = false)`": ("BigQuery 7",),
+    "`OPTIONS (use_longest_match = false)`, `= true`": ("BigQuery 7", "BigQuery 6"),
     "clauses in another order": ("clauses in another order",),
 }  # fmt: skip
 
@@ -225,10 +225,6 @@ REFUSED = {
     "`^`, `$`, MATCH_NUMBER() in a window": (
         "SELECT count(*) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING "
         "PATTERN (a+ $) DEFINE a AS p > 0) AS n FROM t"
-    ),
-    "`OPTIONS (use_longest_match = true)`": (
-        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a | a a) "
-        "OPTIONS (use_longest_match = true))"
     ),
 }
 

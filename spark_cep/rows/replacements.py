@@ -19,8 +19,7 @@ _ROUNDING = {"round", "bround", "ceil", "ceiling", "floor", "rint"}
 def replacement_of(conjunct: RowConjunct, node: exp.Expr | None) -> str | None:
     """The comparison around the operation, rewritten:
 
-        round(price / a.price) > 1      without round(): price / a.price > 1
-        amount / a.amount > 1.1         CAST(amount AS DOUBLE) / a.amount > 1.1
+        floor(price / a.price, 1) > 1      without floor(): price / a.price > 1
 
     None if there is no such rewriting.
     """
@@ -29,10 +28,6 @@ def replacement_of(conjunct: RowConjunct, node: exp.Expr | None) -> str | None:
     parsed = conjunct.parsed
     around = node.find_ancestor(*COMPARISONS) or node
     name, start_end = parsed.call_name(node), parsed.span(around)
-    if isinstance(node, exp.Div):
-        cast = f"CAST({parsed.text_of(node.this)} AS DOUBLE)"
-        edited = apply_edits(parsed.text, *start_end, [(*parsed.span(node.this), cast)])
-        return f"compute with DOUBLE: {edited.strip()}"
     argument = _first_argument(node)
     if name not in _ROUNDING or argument is None or around is node:
         return None
