@@ -122,7 +122,8 @@ def test_a_row_pattern_without_an_order_warns_and_explains(spark: SparkSession) 
     text = f"SELECT * FROM {TICKS} MATCH_RECOGNIZE (MEASURES count(*) AS m PATTERN (a+))"
     with pytest.warns(cep.PatternWarning, match="no ORDER BY") as warned:
         found = sql(spark, text)
-    assert [each.filename for each in warned] == [__file__]
+    ours = [each.filename for each in warned if each.category is cep.PatternWarning]
+    assert ours == [__file__]
     assert "order     none: rows come in no defined order" in str(cep.plan_of(found))
     assert found.collect()[0].m == 6
 
@@ -131,4 +132,4 @@ def test_a_measure_that_nothing_names_does_not_warn_twice(spark: SparkSession) -
     clause = "MATCH_RECOGNIZE (MEASURES count(*) AS m, LAST(n) AS k PATTERN (a+))"
     with pytest.warns(cep.PatternWarning) as warned:
         sql(spark, f"SELECT m FROM {TICKS} {clause}")
-    assert len(warned) == 1
+    assert [each.category for each in warned].count(cep.PatternWarning) == 1

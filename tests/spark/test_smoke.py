@@ -183,6 +183,57 @@ def test_a_row_pattern_in_a_window(spark: SparkSession, ticks: DataFrame) -> Non
     ]  # fmt: skip
 
 
+def test_aggregates_of_spark_in_measures(spark: SparkSession, ticks: DataFrame) -> None:
+    measures = """median(x) AS middle, bit_xor(t) AS bits,
+        count(*) FILTER (WHERE kind = 'B' OR CLASSIFIER() = 'start') AS some,
+        sum(up.x) FILTER (WHERE up.x > 20) AS high,
+        percentile(x, 0.5) FILTER (WHERE kind = 'A') AS a_middle, max_by(kind, x) AS top"""
+    text = "SELECT * FROM smoke_ticks " + CLAUSE.replace("FIRST(up.t) AS since", measures)
+    assert values(cep.sql(spark, text)) == [
+        ("k1", 20.0, 2, 3, 40, None, "B", 2), ("k1", 20.0, 3, 1, 30, 20.0, "A", 1),
+        ("k2", 2.0, 24, 3, None, 1.0, "B", 2),
+    ]  # fmt: skip
+
+
+def test_an_aggregate_that_this_spark_does_not_have(spark: SparkSession, ticks: DataFrame) -> None:
+    clause = CLAUSE.replace("count(up.*)", "approx_top_k(kind)[0].count")
+    text = f"SELECT * FROM smoke_ticks {clause}"
+    if parse_version(spark.version) >= (4, 1):
+        assert [row[-1] for row in values(cep.sql(spark, text))] == [2, 2, 2]
+        return
+    with pytest.raises(cep.PatternError, match="approx_top_k") as raised:
+        cep.sql(spark, text)
+    assert "line 3" in str(raised.value)
+
+
+def test_functions_and_aggregates_in_define(spark: SparkSession, ticks: DataFrame) -> None:
+    clause = """SELECT * FROM smoke_ticks MATCH_RECOGNIZE (
+        PARTITION BY k ORDER BY t MEASURES FIRST(t) AS since, count(*) AS n PATTERN ({})
+        DEFINE b AS {})"""
+    functions = "round(x / a.x, 1) >= 2 AND concat(a.kind, kind) NOT LIKE 'A' || a.kind"
+    assert values(cep.sql(spark, clause.format("a b+", functions))) == [("k1", 3, 3), ("k2", 1, 3)]
+    aggregates = """count(*) FILTER (WHERE kind = 'B') <= 1 AND stddev_pop(x) < 20
+        AND max_by(x, t) = x"""
+    assert values(cep.sql(spark, clause.format("b+", aggregates))) == [
+        ("k1", 1, 4), ("k1", 5, 1), ("k2", 1, 2), ("k2", 30, 1),
+    ]  # fmt: skip
+
+
+def test_names_and_spellings_of_other_systems(spark: SparkSession, ticks: DataFrame) -> None:
+    text = """SELECT * FROM (SELECT k, t, x AS values FROM smoke_ticks) AS q MATCH_RECOGNIZE (
+        PARTITION BY upper(q.k) AS key ORDER BY t
+        MEASURES count(*) n, n * 2 AS twice,
+          LAST(show.values) - (SELECT min(x) FROM smoke_ticks) AS above
+        PATTERN (start show+)
+        DEFINE show AS values > LAG(values) AND q.values IN (SELECT x FROM smoke_ticks)
+    )"""
+    assert values(cep.sql(spark, text)) == [
+        ("K1", 2, 4, 29), ("K1", 3, 6, 39), ("K2", 3, 6, 2),
+    ]  # fmt: skip
+    with pytest.warns(cep.PatternWarning, match="no ORDER BY"):
+        cep.sql(spark, text.replace("ORDER BY t", ""))
+
+
 def test_an_event_pattern_in_sql_and_its_plan(spark: SparkSession, ticks: DataFrame) -> None:
     text = """SELECT * FROM smoke_ticks MATCH_RECOGNIZE (
         PARTITION BY k ORDER BY t MEASURES a.t AS a, b.t AS b PATTERN SEQ(a, b) WITHIN 10

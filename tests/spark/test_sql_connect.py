@@ -58,6 +58,11 @@ out["window"] = rows(spark.sql(
     "p - first_value(p) OVER w AS d FROM q WHERE k <> :no WINDOW w AS (ORDER BY ts "
     "MEASURES count(*) AS n ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING "
     "PATTERN (a b) DEFINE b AS p < PREV(p)) ORDER BY ts LIMIT 3", {"no": "Z"}, df=values_df))
+out["aggregates"] = rows(spark.sql("""SELECT * FROM {df} AS q MATCH_RECOGNIZE (ORDER BY ts
+    MEASURES median(q.p) AS middle, count(*) FILTER (WHERE k = 'A') AS show, show * 2 AS twice,
+      bit_xor(ts) AS bits, LAST(p) - (SELECT min(p) FROM {df}) AS above PATTERN (a up)
+    DEFINE up AS round(p / a.p, 1) >= 1.4 AND concat(a.k, k) LIKE a.k || '%'
+      AND stddev_pop(p) < 9 AND p > LAG(p))""", df=values_df))
 out["plain"] = rows(spark.sql("SELECT 'MATCH_RECOGNIZE (', :x", {"x": 1}))
 spark.stop()
 print("RESULT " + json.dumps(out))
@@ -90,6 +95,10 @@ def test_rows_and_events_are_matched(found: dict[str, object]) -> None:
 def test_a_window_has_a_row_pattern(found: dict[str, object]) -> None:
     nothing = [None, None, None]
     assert found["window"] == [[1, *nothing], [2, 2, 25, 0], [3, *nothing]]
+
+
+def test_aggregates_functions_and_spellings(found: dict[str, object]) -> None:
+    assert found["aggregates"] == [[6.0, 1, 2, 7, 2], [15.0, 1, 2, 3, 15]]
 
 
 def test_no_view_is_left_behind(found: dict[str, object]) -> None:
