@@ -98,13 +98,18 @@ def pattern_span(statement: Statement, opened: int) -> tuple[int, int]:
 
 
 def _pattern_token(statement: Statement, opened: int, closed: int) -> int | None:
-    """The token of PATTERN (...), if another part of such a window is there: pattern(x) alone may
-    be a function."""
+    """The token of PATTERN (...) behind a frame, or beside another part of such a window:
+    pattern(x) alone may be a function."""
     inner = list(statement.top(opened + 1, closed))
-    if not any(statement.tokens[at].is_word(*_PATTERN_PARTS) for at in inner):
-        return None
+    has_parts = any(statement.tokens[at].is_word(*_PATTERN_PARTS) for at in inner)
     return next(
-        (at for at in inner if statement.is_at(at, "PATTERN") and statement.symbol(at + 1, "(")),
+        (
+            at
+            for at in inner
+            if statement.is_at(at, "PATTERN")
+            and statement.symbol(at + 1, "(")
+            and (has_parts or statement.tokens[at - 1].is_word("FOLLOWING", "ROW"))
+        ),
         None,
     )
 

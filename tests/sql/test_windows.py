@@ -31,6 +31,15 @@ def test_a_measure_and_a_function_become_columns() -> None:
     assert call["window"] == WindowRequest(("__cep_s3", "__cep_w0"), frozenset({"__cep_m1"}))
 
 
+def test_a_pattern_behind_a_frame_needs_no_other_part() -> None:
+    for end in ("UNBOUNDED FOLLOWING", "CURRENT ROW"):
+        frame = f"ROWS BETWEEN CURRENT ROW AND {end}"
+        recorded = rewritten(f"SELECT count(*) OVER (ORDER BY ts {frame} PATTERN (a b?)) FROM t")
+        assert recorded.windows[0]["measures"] == {"__cep_m0": "count(*)"}
+    text = "SELECT count(*) OVER (PARTITION BY pattern(x) ORDER BY pattern(y)) FROM t"
+    assert rewritten(text).windows == []
+
+
 def test_the_rest_of_the_statement_stays() -> None:
     text = f"INSERT INTO q SELECT 1 UNION ALL SELECT top OVER w FROM t {W} ORDER BY 1"
     assert rewritten(text).query == (
