@@ -1,9 +1,8 @@
 """The engine against brute force, on random patterns and rows.
 
 Each test names what may vary beside the case. Compared are the engine's matches with how often it
-gave them, so a match that is given twice is found too. The slow form tries ten times as many
-cases. Both always try the same ones, so that a failure is a change's own; with SPARK_CEP_EXPLORE
-set the slow form tries others each time.
+gave them, so a match that is given twice is found too. The cases are always the same ones, so that
+a failure is a change's own; SPARK_CEP_EXAMPLES asks for more and others (random_cases.py).
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@ match is lost. Steps are counted and not seconds."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Expression
@@ -22,6 +21,7 @@ from spark_cep.udfs.row_program import (
 )
 from spark_cep.udfs.rows import arrays, bounds
 from spark_cep.udfs.rows.instructions import flatten_pattern
+from tests.random_cases import random_cases
 from tests.rows.programs import (
     TYPES,
     F,
@@ -206,12 +206,7 @@ def test_no_match_is_lost(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(arrays, "BOUND_AFTER", 0)
     monkeypatch.setattr(bounds, "STRETCH", stretch)
 
-    @settings(
-        max_examples=400 if stretch > 3 else 100,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(400 if stretch > 3 else 100)
     @given(bounded_cases())
     def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
         case, rows = drawn

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call
@@ -23,6 +22,7 @@ from spark_cep.udfs.rows import arrays, search
 from spark_cep.udfs.rows.cuts import cut_refusal
 from spark_cep.udfs.rows.frames import bind_frame, rows_before
 from spark_cep.udfs.rows.gaps.pattern import recognize_gaps
+from tests.random_cases import random_cases
 from tests.rows.framed import expected, found, framed, framed_cases
 from tests.rows.programs import (
     INT,
@@ -53,12 +53,7 @@ ROWS = Aggregate("list", X, BIGINT, final=True)
 
 
 def agree(examples: int) -> None:
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize="SPARK_CEP_EXPLORE" not in os.environ,
-        suppress_health_check=list(HealthCheck),
-    )
+    @random_cases(examples)
     @given(framed_cases())
     def try_one(drawn: tuple[RowProgram, list[Row]]) -> None:
         case, rows = drawn
@@ -80,9 +75,8 @@ def agree(examples: int) -> None:
     try_one()
 
 
-@pytest.mark.parametrize("examples", [250, pytest.param(2500, id="slow", marks=pytest.mark.slow)])
-def test_the_engine_agrees_with_the_definition(examples: int) -> None:
-    agree(examples)
+def test_the_engine_agrees_with_the_definition() -> None:
+    agree(250)
 
 
 def test_little_room_does_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
