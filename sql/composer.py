@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_cep.sql.inputs import partition_names, read_input, with_definitions
+from spark_cep.sql.inputs import computed_texts, partition_names, read_input, with_definitions
 from spark_cep.sql.location import find_withs, visible_definitions
 from spark_cep.sql.match_call import prepare_call
 from spark_cep.sql.parameters import find_markers
@@ -76,7 +76,8 @@ def match_clauses(
         if session.filter_keys is not None and pushdown.conditions:
             rows = session.filter_keys(rows, call.clause, pushdown.conditions)
         partition_by = partition_names(statement, rows, call)
-        matches = call.run(rows, session.match, pushdown.unused, partition_by)
+        computed = computed_texts(composer, rows, call)
+        matches = call.run(rows, session.match, pushdown.unused, partition_by, computed)
         composer.replace(location.span, matches)
     for select in waiting:
         _answer_select(composer, select, all_withs, session)

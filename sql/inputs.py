@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.sql.location import visible_definitions
+from spark_cep.sql.parameters import text_with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -190,11 +191,9 @@ def partition_names(statement: Statement, rows: Any, call: MatchCall) -> list[st
     computed = _computed_keys(call)
     if not computed or not rows.columns:
         return None
-    hidden = len(call.hidden)
     columns = list(rows.columns)
-    added = columns[len(columns) - hidden - len(computed) : len(columns) - hidden]
     found: list[str] = []
-    names = iter(added)
+    names = iter(_added_keys(rows, call))
     for each in call.clause.partition_by:
         name = each.text if each.expression is None else next(names)
         same = [other for other in columns if other.casefold() == name.casefold()]
@@ -206,6 +205,29 @@ def partition_names(statement: Statement, rows: Any, call: MatchCall) -> list[st
                 hint=f"give it another name: PARTITION BY {text} AS {name}_key",
             )
         found.append(_quoted(name) if each.expression is not None else str(each.text))
+    return found
+
+
+def _added_keys(rows: Any, call: MatchCall) -> list[str]:
+    """The names that the computed keys have in the input."""
+    columns, hidden = list(rows.columns), len(call.hidden)
+    return columns[len(columns) - hidden - len(_computed_keys(call)) : len(columns) - hidden]
+
+
+def computed_texts(composer: QueryComposer, rows: Any, call: MatchCall) -> dict[str, str]:
+    """The computed keys and the subqueries of a stream by the names of their columns, with the
+    values of parameters: its state fits no others."""
+    if not getattr(rows, "isStreaming", False):
+        return {}
+
+    def text(span: Span) -> str:
+        return text_with_values(composer.statement, span, composer.args, composer.markers)
+
+    keys = zip(_added_keys(rows, call), _computed_keys(call), strict=True)
+    found = {name: text(each.expression) for name, each in keys if each.expression is not None}
+    for hidden in call.hidden:
+        pieces = (each if isinstance(each, str) else text(each) for each in hidden.pieces)
+        found[hidden.name] = "".join(pieces)
     return found
 
 

@@ -63,11 +63,15 @@ class MatchCall:
         match: MatchFunction,
         unused: frozenset[str] = frozenset(),
         partition_by: Sequence[str] | None = None,
+        computed: Mapping[str, str] | None = None,
     ) -> Any:
         """The matches; `match` is match_pattern, which may leave out the `unused` measures.
-        `partition_by`: the names of the partition columns in `df`."""
+        `partition_by`: the names of the partition columns in `df`. `computed`: the texts of
+        columns that the clause added to it."""
         call = self._with_columns(frozenset(each.casefold() for each in df.columns))
-        without = {"unused": unused} if unused else {}
+        without: dict[str, Any] = {"unused": unused} if unused else {}
+        if computed:
+            without["computed"] = computed
         options = {**call.options}
         if partition_by:
             options["partition_by"] = list(partition_by)

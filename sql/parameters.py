@@ -127,7 +127,7 @@ def bind_bounds(
 ) -> DerivedText:
     """The text of a pattern with the parameters of its quantifiers replaced by their values."""
     edits = []
-    for start, end, value in _find_parameters(statement, part, args, places):
+    for start, end, value in _find_parameters(statement, part.span, args, places):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise statement.error(
                 f"a quantifier counts rows, and this parameter is {value!r}",
@@ -142,7 +142,7 @@ def parameter_value(
     statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> Any:
     """The value of a part that consists of one parameter; else None."""
-    found = list(_find_parameters(statement, part, args, places))
+    found = list(_find_parameters(statement, part.span, args, places))
     return found[0][2] if len(found) == 1 and found[0][:2] == part.span else None
 
 
@@ -150,7 +150,7 @@ def parameter_edits(
     statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
 ) -> Iterator[TextEdit]:
     """The literals of the parameters of a part."""
-    for start, end, value in _find_parameters(statement, part, args, places):
+    for start, end, value in _find_parameters(statement, part.span, args, places):
         try:
             yield start, end, sql_literal(value)
         except LiteralTypeError:
@@ -163,11 +163,18 @@ def parameter_edits(
             ) from None
 
 
+def text_with_values(statement: Statement, span: Span, args: Any, places: tuple[int, ...]) -> str:
+    """A range of the statement with what its parameters print, which need have no literals."""
+    found = _find_parameters(statement, span, args, places)
+    edits = [(start, end, repr(value)) for start, end, value in found]
+    return derive_text(statement.text, span, edits).text
+
+
 def _find_parameters(
-    statement: Statement, part: TextPart, args: Any, places: tuple[int, ...]
+    statement: Statement, span: Span, args: Any, places: tuple[int, ...]
 ) -> Iterator[tuple[int, int, Any]]:
-    """Start, end and value of each parameter in a part."""
-    start, end = part.span
+    """Start, end and value of each parameter in a range."""
+    start, end = span
     for index, token in enumerate(statement.tokens):
         if not start <= token.start < end:
             continue

@@ -17,7 +17,7 @@ from spark_cep.errors import PlanError
 from spark_cep.remotes.sources import check_remotes, check_remotes_used, select_used_remotes
 from spark_cep.row_patterns import RowPattern
 from spark_cep.spark.metrics import records_of
-from spark_cep.spark.source import is_setting_on
+from spark_cep.spark.source import is_setting_on, note_computed
 from spark_cep.spark.typing import error_sentence, type_of
 from spark_cep.spark.versions import is_dataframe, silence_spark
 from spark_cep.sql.composer import QueryComposer, SessionFunctions, SparkQuery, match_clauses
@@ -195,14 +195,18 @@ def _match_used(
     pattern: Any,
     *,
     unused: frozenset[str] = frozenset(),
+    computed: Mapping[str, str] | None = None,
     **options: Any,
 ) -> DataFrame:
     """match_pattern with the sources that a clause names, without measures that nobody reads. A
-    mistake in one of those is reported all the same."""
+    mistake in one of those is reported all the same. `computed`: the texts of columns that the
+    clause added to its input."""
     options["remotes"] = select_used_remotes(remotes, pattern, options)
     if unused and not df.isStreaming:
         prepare_query(df, pattern, **options)
         options["measures"] = _used_measures(pattern, options, unused)
+    if computed:
+        note_computed(df, computed)
     return match_pattern(df, pattern, **options)
 
 

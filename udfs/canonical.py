@@ -82,6 +82,12 @@ def query(
     }
 
 
+def with_computed(form: Data, columns: Mapping[str, Data]) -> Data:
+    """The form of a query over an input with these computed columns: keys of PARTITION BY and
+    subqueries of a statement. The query itself knows them by name only."""
+    return {**form, **_given("computed", dict(columns), {})}
+
+
 def shipped_column(expression: Data, guards: frozenset[int] | None = None) -> Data:
     """A shipped column. `guards`: it is computed for candidates of these variables only."""
     return {**expression, **_given("guards", _numbers(guards), None)}

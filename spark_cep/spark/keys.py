@@ -14,6 +14,7 @@ columns with a collation are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -30,6 +31,7 @@ from spark_cep.spark.selection import quote_column, select_named
 from spark_cep.spark.source import SourceFrame, read_source
 from spark_cep.spark.typing import SparkTyper, error_sentence
 from spark_cep.spark.versions import silence_spark, split_order
+from spark_cep.udfs.canonical import spark_column
 
 if TYPE_CHECKING:
     from spark_cep.expressions.schema import OrderBy
@@ -224,7 +226,11 @@ def with_partition_columns(
             )
         else:
             added[name] = each
-    return (read_source(source.df.withColumns(added)) if added else source), names
+    if not added:
+        return source, names
+    computed = {name: spark_column(str(each)) for name, each in added.items()}
+    extended = read_source(source.df.withColumns(added))
+    return replace(extended, computed={**source.computed, **computed}), names
 
 
 def _listed(partition_by: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
@@ -19,11 +19,14 @@ from spark_cep.expressions.schema import HIDDEN_PREFIX, ColumnInfo
 from spark_cep.planner.layout import InputSize
 from spark_cep.spark.typing import type_of
 from spark_cep.spark.versions import check_dataframe
+from spark_cep.udfs.canonical import sql_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from spark_cep.udfs.canonical import Data
 
 
 # ---- the input -----------------------------------------------------------------------------------
@@ -31,11 +34,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceFrame:
-    """A DataFrame whose column names are all different."""
+    """A DataFrame whose column names are all different. `computed`: what the columns are that were
+    added to the user's input, for the state of a stream."""
 
     df: DataFrame
     columns: tuple[ColumnInfo, ...]
     case_sensitive: bool
+    computed: Mapping[str, Data] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
         """The columns that an answer may show."""
@@ -67,7 +72,15 @@ def read_source(df: DataFrame) -> SourceFrame:
             hint="rename or drop all but one before matching, for example after a join",
         )
     columns = tuple(ColumnInfo(field.name, type_of(field.dataType)) for field in schema)
-    return SourceFrame(df, columns, case_sensitive)
+    return SourceFrame(df, columns, case_sensitive, df.__dict__.get(_COMPUTED, {}))
+
+
+_COMPUTED = "_spark_cep_computed"
+
+
+def note_computed(df: DataFrame, texts: Mapping[str, str]) -> None:
+    """Notes the SQL texts of columns that a statement added to its input."""
+    df.__dict__[_COMPUTED] = {name: sql_text(text) for name, text in texts.items()}
 
 
 def is_setting_on(df: DataFrame, name: str) -> bool:

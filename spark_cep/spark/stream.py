@@ -32,7 +32,7 @@ from spark_cep.spark.query import RowObservers
 from spark_cep.spark.report import strip_quotes
 from spark_cep.spark.source import shuffle_partitions
 from spark_cep.spark.versions import arrow_schema, check_streams
-from spark_cep.udfs.canonical import fingerprint
+from spark_cep.udfs.canonical import fingerprint, with_computed
 from spark_cep.udfs.execution.job import StreamJob, nullable_schema
 from spark_cep.udfs.execution.state import make_identity
 
@@ -155,11 +155,12 @@ def run_stream(query: Query) -> DataFrame:
     buckets, reason = _choose_buckets(query.source, has_keys=bool(program.keys))
     layout = Layout(buckets, reason, None, "none: a stream comes in triggers")
     schema = nullable_schema(arrow_schema(shipped.df.schema))
+    form = with_computed(query.form(), query.source.computed)
     job = StreamJob(
         worker_program(program),
         query.output,
         schema,
-        make_identity(fingerprint(query.form()), schema, buckets),
+        make_identity(fingerprint(form), schema, buckets),
         uuid.uuid4().hex,
         query.worker_shedding,
     )
