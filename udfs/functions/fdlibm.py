@@ -1,7 +1,7 @@
 """exp, log, log10 and power as Java's StrictMath computes them, which is fdlibm.
 
 The C library of a worker rounds its results more precisely, so that the last digit may differ from
-Spark's. These are the published algorithms over Python's floats; their license asks for this notice:
+Spark's. These are the published algorithms over Python's floats; they come with this notice:
 
     Copyright (C) 1993 by Sun Microsystems, Inc. All rights reserved.
     Permission to use, copy, modify, and distribute this software is freely granted, provided that
