@@ -149,7 +149,7 @@ def compile_row_measures(
     ]
     readings.types.learn(part for _, _, body in bodies for part in body.parts())
     before = len(problems.found)
-    found, samples = [], []
+    found, samples, folds = [], [], []
     for name, text, body in bodies:
         if not body.is_valid(problems):
             continue
@@ -158,11 +158,12 @@ def compile_row_measures(
             sql = f"CASE WHEN {reading_name(readings.number())} IS NOT NULL THEN {sql} END"
         found.append(RowMeasure(name, sql, text))
         samples.append((name, text, body.sql(lambda number: readings.samples[number])))
+        folds.append(body.folds())
     if len(problems.found) == before and (
         not readings.aggregates
         or check_spark_aggregates(readings.aggregate_samples, typer, problems)
     ):
-        _check_types(samples, readings, typer, problems)
+        _check_types(samples, folds, readings, typer, problems)
     return tuple(found)
 
 
@@ -194,13 +195,28 @@ def _check_names(measures: Sequence[tuple[str, str]], problems: Problems) -> Non
 
 def _check_types(
     samples: Sequence[tuple[str, str, str]],
+    folds: Sequence[Sequence[AggregateSample]],
     readings: RowReadings,
     typer: Typer,
     problems: Problems,
 ) -> None:
+    """`folds`: the aggregates of each measure that are written as functions of arrays. If one of
+    them is wrong, Spark is asked what it says of the aggregate."""
     answers = typer.of_row([sample for _, _, sample in samples]) if samples else []
-    for (name, text, _), answer in zip(samples, answers, strict=True):
+    for (name, text, _), within, answer in zip(samples, folds, answers, strict=True):
         if isinstance(answer, str):
+            asked = [(f"__cep_asked{place}", each.sql) for place, each in enumerate(within)]
+            replies = typer.add_aggregates(asked) if asked else []
+            # Before 4.0 Spark has no listagg.
+            wrong = [
+                (each, reply)
+                for each, reply in zip(within, replies, strict=True)
+                if reply and "routine" not in reply
+            ]
+            for each, reply in wrong:
+                problems.add(reply, each.place)
+            if wrong:
+                continue
             message = with_user_texts(answer, readings.aggregate_samples)
             said = message.replace("CAST( AS STRING)", "CLASSIFIER()")
             problems.add(f"the measure {name}: {said}", Place.whole(text))
@@ -223,6 +239,21 @@ class _RowMeasureBody:
                 with suppress(SyntaxProblem):
                     found += [self._row_sql(o) for o in call.operands if self._is_over_row(o)]
         return found
+
+    def folds(self) -> list[AggregateSample]:
+        """The aggregates over one row's columns that become functions of arrays, as Spark has
+        them."""
+        return [
+            AggregateSample(
+                f"{call.name}({', '.join(map(self._row_sql, call.arguments))})",
+                self._parsed.place(call.node),
+            )
+            for call in self._text.calls.calls.values()
+            if call.kind == "aggregate"
+            and not self._is_of_spark(call)
+            and aggregate_rule(call.name).engine is None
+            and all(map(self._is_over_row, call.arguments))
+        ]
 
     def is_valid(self, problems: Problems) -> bool:
         """Whether it can be rewritten; errors become problems."""

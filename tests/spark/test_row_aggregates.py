@@ -310,6 +310,7 @@ def register_aggregate(spark: SparkSession, name: str, known: str) -> None:
         ("percentile(b.x, 2)", "between [0.0, 1.0]"),
         ("regr_slope(b.x)", "2 parameters"),
         ("median(b.v)", "data type mismatch"),
+        ("stddev(b.v)", "stddev"),
         ("median(b.x).z", "median(b.x)"),
         ("py_mean(b.x)", "an aggregate in Python"),
     ],
