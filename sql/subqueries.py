@@ -96,7 +96,16 @@ def _begins_query(statement: Statement, index: int) -> bool:
     if index + 1 >= len(statement.tokens) or not (is_select or statement.is_at(index, "WITH")):
         return False
     following = statement.tokens[index + 1]
-    return following.kind != "symbol" or (is_select and following.text in {"(", "*"})
+    if following.kind == "symbol":
+        return is_select and following.text in _BEGINS_ITEM
+    return not following.is_word(*_BETWEEN_OPERANDS)
+
+
+# What may begin the first item of a SELECT.
+_BEGINS_ITEM = {"(", "*", "-", "+", "~", "?", ":"}
+_BETWEEN_OPERANDS = (
+    "AND", "OR", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "DIV",
+)  # fmt: skip
 
 
 def _refuse_quantified(statement: Statement, index: int, span: Span, function: str) -> None:

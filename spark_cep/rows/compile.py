@@ -314,7 +314,7 @@ def _translate_condition(
 def _hint_for(reason: str) -> str:
     """What to write instead of what the engine does not compute."""
     if "DECIMAL" in reason:
-        return "multiply instead of dividing (d > a.d * 1.1), or CAST(d AS DOUBLE)"
+        return "compute with DOUBLE: CAST(d AS DOUBLE)"
     if "collated" in reason:
         return "compare parts of them, or texts without a collation: lower(CAST(name AS STRING))"
     if " mix " in reason:

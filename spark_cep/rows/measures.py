@@ -158,7 +158,7 @@ def compile_row_measures(
             sql = f"CASE WHEN {reading_name(readings.number())} IS NOT NULL THEN {sql} END"
         found.append(RowMeasure(name, sql, text))
         samples.append((name, text, body.sql(lambda number: readings.samples[number])))
-        folds.append(body.folds())
+        folds.append(body.folds)
     if len(problems.found) == before and (
         not readings.aggregates
         or check_spark_aggregates(readings.aggregate_samples, typer, problems)
@@ -195,7 +195,7 @@ def _check_names(measures: Sequence[tuple[str, str]], problems: Problems) -> Non
 
 def _check_types(
     samples: Sequence[tuple[str, str, str]],
-    folds: Sequence[Sequence[AggregateSample]],
+    folds: Sequence[Callable[[], list[AggregateSample]]],
     readings: RowReadings,
     typer: Typer,
     problems: Problems,
@@ -203,8 +203,9 @@ def _check_types(
     """`folds`: the aggregates of each measure that are written as functions of arrays. If one of
     them is wrong, Spark is asked what it says of the aggregate."""
     answers = typer.of_row([sample for _, _, sample in samples]) if samples else []
-    for (name, text, _), within, answer in zip(samples, folds, answers, strict=True):
+    for (name, text, _), folds_of, answer in zip(samples, folds, answers, strict=True):
         if isinstance(answer, str):
+            within = folds_of()
             asked = [(f"__cep_asked{place}", each.sql) for place, each in enumerate(within)]
             replies = typer.add_aggregates(asked) if asked else []
             # Before 4.0 Spark has no listagg.

@@ -37,6 +37,15 @@ def test_a_value() -> None:
     assert added == "(SELECT avg(price)\nFROM all_ticks) AS __cep_hidden_1"
 
 
+def test_select_and_with_may_be_columns() -> None:
+    for query in ("SELECT -1", "SELECT *  FROM x", "SELECT (1)", "WITH x AS (SELECT 1) TABLE x"):
+        assert parts(f"price > ({query})")[0] == "price > __cep_hidden_1"
+    for names in ("(select)", "(with.price)", "(select AND flag)", "(with IS NULL)"):
+        condition = f"price > 1 OR {names}"
+        (call,) = rewritten(statement(condition)).calls
+        assert dict(call["pattern"].define)["b"] == condition
+
+
 def test_existence() -> None:
     define, _, added = parts("price > 1 AND NOT EXISTS (SELECT 1 FROM holidays)")
     assert define == "price > 1 AND NOT __cep_hidden_1"
