@@ -82,7 +82,8 @@ class Clause:
     """`rows` and `after_match` are as `match_pattern` takes them, None where the clause does not
     name them. `hints` holds the names and values of the hint after the clause, `hint` its range.
     `qualifiers`: the names of the input, in lower case, which may be in front of its columns.
-    `longest`: where the clause asks for longest matches.
+    `longest`: where the clause asks for longest matches; `longest_value`: the parameter that says
+    whether it does.
     Errors point at `span` when nothing closer is known.
     """
 
@@ -100,6 +101,7 @@ class Clause:
     hint: Span | None = None
     qualifiers: frozenset[str] = frozenset()
     longest: Span | None = None
+    longest_value: TextPart | None = None
 
     def parts(self) -> Iterator[TextPart]:
         """All texts that may contain parameters of the statement."""

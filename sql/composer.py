@@ -117,13 +117,14 @@ def _answer_select(
 
 @dataclass(frozen=True)
 class FrameReplacement:
-    """A DataFrame that replaces the characters [start, end) of the statement, with a text before
-    it."""
+    """A DataFrame that replaces the characters [start, end) of the statement, with texts before and
+    behind it."""
 
     start: int
     end: int
     df: Any
     before: str = ""
+    behind: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,11 @@ class QueryComposer:
         """Makes the DataFrame replace these characters in all later queries."""
         inside = [each for each in self.frames if span[0] <= each.start and each.end <= span[1]]
         self.frames = [each for each in self.frames if each not in inside]
-        self.frames.append(FrameReplacement(*span, df, before))
+        # `FROM(SELECT ...) MATCH_RECOGNIZE (...)m`: parentheses keep words apart, names do not.
+        text = self.statement.text
+        left = " " if _is_word(text[: span[0]][-1:]) else ""
+        right = " " if _is_word(text[span[1] :][:1]) else ""
+        self.frames.append(FrameReplacement(*span, df, left + before, right))
         self.frames.sort(key=lambda each: each.start)
 
     def query(self, pieces: Sequence[QueryPiece]) -> SparkQuery:
@@ -193,6 +198,7 @@ class QueryComposer:
                     texts += [
                         (self.statement.text[done : frame.start] + frame.before, False),
                         (name, True),
+                        (frame.behind, False),
                     ]
                     done = frame.end
             places.append((done, piece[1]))
@@ -211,6 +217,10 @@ class QueryComposer:
         ]
         # Surplus arguments are left to Spark, as in a statement without a clause.
         return found + self.args[len(self.markers) :]
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or (character != "" and character in "_`\"'")
 
 
 def _as_template(texts: Sequence[tuple[str, bool]], has_fields: bool) -> str:

@@ -238,7 +238,20 @@ class _CallArguments:
                 for each in self.clause.subsets
             ],
         )
-        return made.longest() if self.clause.longest else made
+        return made.longest() if self._is_longest() else made
+
+    def _is_longest(self) -> bool:
+        part = self.clause.longest_value
+        if part is None:
+            return self.clause.longest is not None
+        value = parameter_value(self.statement, part, self.args, self.markers)
+        if not isinstance(value, bool):
+            raise self.statement.error(
+                f"use_longest_match is true or false, and this parameter is {value!r}",
+                part.span,
+                hint="give a boolean",
+            )
+        return value
 
     def _events(self, tree: EventPatternTree) -> Pattern:
         conditions = {

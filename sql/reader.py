@@ -60,7 +60,7 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
     pattern = parts.get("PATTERN")
     if pattern is None:
         raise _no_pattern_error(statement, location)
-    longest = _read_options(statement, parts.get("OPTIONS"))
+    longest, longest_value = _read_options(statement, parts.get("OPTIONS"))
     measures = tuple(_read_measures(statement, parts.get("MEASURES")))
     define = tuple(_read_define(statement, parts.get("DEFINE")))
     _check_distinct(statement, measures, "MEASURES")
@@ -80,6 +80,7 @@ def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
         hint=location.hint and _trim_span(statement, location.hint),
         qualifiers=_input_names(statement, location),
         longest=longest,
+        longest_value=longest_value,
     )
 
 
@@ -507,15 +508,22 @@ def _read_after_match(statement: Statement, section: ClauseSection | None) -> Te
     return TextPart(statement.span(section.content, section.stop))
 
 
-def _read_options(statement: Statement, section: ClauseSection | None) -> Span | None:
-    """Where OPTIONS (use_longest_match = true) of GoogleSQL is, if it is there."""
+def _read_options(
+    statement: Statement, section: ClauseSection | None
+) -> tuple[Span | None, TextPart | None]:
+    """Where OPTIONS (use_longest_match = true) of GoogleSQL is, if it is there, and the parameter
+    in the place of TRUE."""
     if section is None:
-        return None
+        return None, None
     words = [token.text.upper() for token in statement.tokens[section.content : section.stop]]
     if words in (["(", ")"], ["(", "USE_LONGEST_MATCH", "=", "FALSE", ")"]):
-        return None
-    if words == ["(", "USE_LONGEST_MATCH", "=", "TRUE", ")"]:
-        return statement.span(section.content + 1, section.stop - 1)
+        return None, None
+    if words[:3] == ["(", "USE_LONGEST_MATCH", "="] and words[-1:] == [")"]:
+        longest = statement.span(section.content + 1, section.stop - 1)
+        if words[3:-1] == ["TRUE"]:
+            return longest, None
+        if words[3:-1] == ["?"] or (len(words) == 6 and words[3] == ":"):
+            return longest, TextPart(statement.span(section.content + 3, section.stop - 1))
     raise statement.error(
         f"{statement.cut(section.first, section.stop)} is not an option of MATCH_RECOGNIZE",
         statement.span(section.first, section.stop),

@@ -75,7 +75,8 @@ def _rendered(composer: QueryComposer, name: str) -> tuple[str, list[tuple[int, 
     origins: list[tuple[int, int]] = []
     length = done = 0
     for frame in composer.frames:
-        for piece, start in ((statement.text[done : frame.start], done), (name, frame.start)):
+        shown = frame.before + name + frame.behind
+        for piece, start in ((statement.text[done : frame.start], done), (shown, frame.start)):
             origins.append((length, start))
             texts.append(piece)
             length += len(piece)

@@ -22,7 +22,7 @@ from sqlglot import exp
 from spark_cep.errors import CepError
 from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS
 from spark_cep.expressions.names import quote_name
-from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
+from spark_cep.expressions.syntax import MAX_DIGITS, SyntaxProblem, parse_expression
 from spark_cep.rows.windows import WindowRequest
 from spark_cep.sql.composer import FramePiece
 from spark_cep.sql.location import ClauseLocation
@@ -427,7 +427,9 @@ class WindowSelect:
         offset = 0
         if name == "nth_value" and further:
             token = statement.tokens[further[0][0]]
-            is_number = further[0][1] - further[0][0] == 1 and token.text.isdigit()
+            is_number = further[0][1] - further[0][0] == 1 and re.fullmatch("[0-9]+", token.text)
+            if is_number and len(token.text) > MAX_DIGITS:
+                raise statement.error_at("this number has too many digits", further[0][0])
             if not is_number or int(token.text) < 1:
                 raise statement.error_at(
                     "the second argument of nth_value is a number from 1", further[0][0]

@@ -343,7 +343,10 @@ class SelectWindows:
             return frame, end + 2, 0
         if statement.is_at(end, "UNBOUNDED", "FOLLOWING"):
             return frame, end + 2, None
-        stop = next((at for at in inner if at > end and statement.is_at(at, "FOLLOWING")), None)
+        pattern = _pattern_token(statement, opened, closed)
+        assert pattern is not None
+        within = [at for at in inner if end < at < pattern]
+        stop = next((at for at in within if statement.is_at(at, "FOLLOWING")), None)
         if stop is None:
             raise statement.error_at(
                 "the frame of a row pattern ends at a following row",

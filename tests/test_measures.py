@@ -115,6 +115,7 @@ def test_what_spark_tests_after_the_engine_is_needed_too() -> None:
         ("sum(a.qty)", "sum(a.qty): a binds one row", "sum(a.qty)", '"a+"'),
         ("prev(b.qty)", "prev() is not supported in measures", "prev(b.qty)", "last(b.price)"),
         ("sum(b)", "sum(b): sum() takes a column", "sum(b)", "sum(b.price)"),
+        ("max(values b.qty)", "is ambiguous", "values b.qty", ""),
         ("sum(sum(b.qty))", "aggregates cannot be nested", "sum(sum(b.qty))", "two measures"),
         ("count(*)", "count() takes one expression over one list", "count(*)", "count(b) counts"),
         ("sum(b.name)", "sum() does not take STRING", "sum(b.name)", "number"),

@@ -79,7 +79,7 @@ NOT = seq("a", "!x", "!y", "b")
             "sum(b.qty) OVER (ORDER BY b.qty)",
             "first, last, count",
         ),
-        (LIST, "count(b) FILTER (WHERE b.flag) > 1", "FILTER and IGNORE NULLS", None, "first"),
+        (LIST, "count(b) FILTER (WHERE b.flag) > 1", "FILTER is not", None, "first"),
         # lists
         (LIST, "sum(a.qty) > 1", "sum(a.qty): a binds one row", "sum(a.qty)", '"a+"'),
         (LIST, "prev(a.qty) > 1", "prev(a.qty): a binds one row", "prev(a.qty)", '"a+"'),

@@ -172,10 +172,13 @@ class _MeasureReader:
             self.problems.add(refusal.message, refusal.place, hint=refusal.hint)
         found = [self._resolved(parsed, column) for column in columns_of(parsed.root)]
         body = MeasureBody(parsed, [each for each in found if each is not None])
-        for node in parsed.root.walk():
-            how = navigation_of(node)
-            if how is not None:
-                self._fold(body, node, how)
+        try:
+            for node in parsed.root.walk():
+                how = navigation_of(node)
+                if how is not None:
+                    self._fold(body, node, how)
+        except SyntaxProblem as problem:
+            self.problems.add(problem.message, problem.place)
         return body if len(self.problems.found) == before else None
 
     # ---- names -----------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ class _NameMarker:
         if word == "CASE":
             return self._is_case(at)
         if word in _FIRST_WORDS:
-            return self._shown_at(at - 1) in {"", "("} and self._begins_operand(at + 1)
+            return self._is_first_word(at)
         if word in _PREFIXES:
             return self._is_prefix(at)
         return word in _INFIX and not self._is_operand(at)
@@ -172,6 +172,12 @@ class _NameMarker:
         """EXTRACT(YEAR FROM ts), trim(BOTH FROM name)."""
         is_first = self._shown_at(at - 1) == "(" and self._word_at(at + 1) == "FROM"
         return is_first and self._begins_operand(at + 2)
+
+    def _is_first_word(self, at: int) -> bool:
+        """Whether the word begins a query or the condition of FILTER."""
+        if self._words[at] == "WHERE" and self._word_at(at - 2) == "FILTER":
+            return self._shown_at(at - 1) == "("
+        return self._shown_at(at - 1) in {"", "("} and self._begins_operand(at + 1)
 
     def _is_prefix(self, at: int) -> bool:
         """Whether NOT, DISTINCT, INTERVAL and the like are in front of an operand."""

@@ -50,6 +50,10 @@ class Reference:
         return self.start, self.end, prefix + quote_name(self.column.name)
 
 
+# Functions of row patterns, some of which other systems write without parentheses.
+_CALLS = {"CLASSIFIER", "MATCH_NUMBER", "MATCH_SEQUENCE_NUMBER", "MATCH_ROW_NUMBER"}
+
+
 @dataclass(frozen=True)
 class NamePart:
     name: str
@@ -97,6 +101,8 @@ class PatternNames:
         known = [each for each in names if not each.startswith(HIDDEN_PREFIX)]
         nearest = nearest_name(name, known)
         hint = f"did you mean {nearest}?" if nearest else f"its columns are {list_names(known)}"
+        if self._columns_first and name.upper() in _CALLS:
+            hint = f"write {name}()"
         problems.add(f"the input has no column {name}", place, hint=hint)
         return None
 

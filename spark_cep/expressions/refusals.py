@@ -76,8 +76,13 @@ def _refuse_syntax(parsed: ParsedExpression, part: exp.Expr) -> Refusal:
     place = parsed.place(part)
     if isinstance(part, exp.Window):
         return Refusal("window functions are not supported here", place, _FOLDS_HINT)
-    if isinstance(part, exp.Filter | exp.IgnoreNulls):
-        return Refusal("FILTER and IGNORE NULLS are not supported here", place, _FOLDS_HINT)
+    if isinstance(part, exp.IgnoreNulls):
+        shown = parsed.text_of(part.this)
+        is_inside = not isinstance(part.this, exp.Func)
+        hint = f"remove it: the aggregates of Spark leave NULLs of {shown} out" if is_inside else ""
+        return Refusal("IGNORE NULLS is not supported here", place, hint or _FOLDS_HINT)
+    if isinstance(part, exp.Filter):
+        return Refusal("FILTER is not supported here", place, _FOLDS_HINT)
     hint = (
         "join the other table to the input first, or write the query for cep.sql, which takes "
         "subqueries over other tables alone"

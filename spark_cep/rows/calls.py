@@ -51,6 +51,8 @@ _NODES: Mapping[type[exp.Expr], str] = {
 # What may stand around a function: both have its names and calls inside them.
 _CLAUSES = (exp.Filter, exp.WithinGroup)
 _SEMANTICS = {"RUNNING", "FINAL"}
+_ARRAYS = {"array_agg", "collect_list", "collect_set"}
+_IGNORES_NULLS = re.compile(r"\s+IGNORE\s+NULLS$", re.I)
 SEMANTICS_HINT = "RUNNING and FINAL precede FIRST, LAST or an aggregate: FINAL LAST(b.price)"
 
 
@@ -263,7 +265,30 @@ class _CallFinder:
         distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
         if distinct:
             given = given[0].expressions
-        return tuple(self._without_order(node, each) for each in given), distinct
+        return tuple(self._without_clause(node, each) for each in given), distinct
+
+    def _without_clause(self, node: exp.Expr, argument: exp.Expr) -> exp.Expr:
+        """Refuses what other systems write behind an argument: `array_agg(p ORDER BY i LIMIT 3)`,
+        `any_value(p HAVING MAX i)`."""
+        if isinstance(argument, exp.Limit | exp.HavingMax):
+            value: exp.Expr = argument.this
+            kind = "LIMIT" if isinstance(argument, exp.Limit) else "HAVING"
+            text, name = self._parsed.text, self._spelled(node)
+            after, end = self._parsed.span(value)[1], self._parsed.span(argument)[1]
+            start = after + len(text[after:end]) - len(text[after:end].lstrip())
+            shown, other = self._parsed.text_of(value), argument.args["expression"]
+            if kind == "LIMIT":
+                count = self._parsed.text_of(other)
+                hint = "remove it"
+                if name.lower() in _ARRAYS:
+                    hint = f"write slice({name.lower()}({shown}), 1, {count})"
+            else:
+                function = "max_by" if argument.args.get("max") else "min_by"
+                hint = f"write {function}({shown}, {self._parsed.text_of(other)})"
+            place = Place(text, start, end)
+            self._problems.add(f"{kind} inside {name} is not Spark SQL", place, hint=hint)
+            return self._without_order(node, value)
+        return self._without_order(node, argument)
 
     def _without_order(self, node: exp.Expr, argument: exp.Expr) -> exp.Expr:
         """Refuses `array_agg(p ORDER BY i)`, which is not Spark SQL."""
@@ -276,11 +301,11 @@ class _CallFinder:
         after = self._parsed.span(value)[1]
         start = after + len(text[after:end]) - len(text[after:end].lstrip())
         keys = ", ".join(self._parsed.text_of(each.this) for each in argument.expressions)
-        name = self._spelled(node)
+        name, before = self._spelled(node), _IGNORES_NULLS.sub("", text[opened:start].strip())
         self._problems.add(
             f"ORDER BY inside {name} is not Spark SQL",
             Place(text, start, end),
-            hint=_order_hint(name.lower(), text[opened:start].strip(), keys),
+            hint=_order_hint(name.lower(), before, keys),
         )
         return value
 

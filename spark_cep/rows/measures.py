@@ -278,12 +278,12 @@ class _RowMeasureBody:
         """The node's text with readings in place of the names and calls directly in `inside`."""
         start, end = self._extent(node)
         edits = [
-            (each.start, each.end, show(self._reference(each)))
+            (each.start, each.end, self._as_field(each, show(self._reference(each))))
             for each in self._text.references
             if start <= each.start < end and self._text.calls.around[id(each.node)] is inside
         ]
         edits += [
-            (each.start, each.end, self._call(each, show))
+            (each.start, each.end, _as_field(each.node, self._call(each, show)))
             for each in self._text.calls.calls.values()
             if start <= each.start < end and each.inside is inside
         ]
@@ -314,6 +314,11 @@ class _RowMeasureBody:
         """Whether the node is b.* or b as the argument of count."""
         known = {id(each.node) for each in self._text.references}
         return isinstance(node, exp.Column) and id(node) not in known
+
+    def _as_field(self, reference: Reference, sql: str) -> str:
+        """The SQL in the place of a column. Fields behind it, b.addr.city, have their names."""
+        is_whole = reference.end == self._parsed.span(reference.node)[1]
+        return _as_field(reference.node, sql) if is_whole else sql
 
     # ---- readings --------------------------------------------------------------------------------
 
@@ -499,13 +504,14 @@ class _RowMeasureBody:
         for each in self._text.references:
             if start <= each.start < end and each.column is not None:
                 values = show(self._readings.list_of(rows, each.edit()[2]))
-                edits.append((each.start, each.end, f"get({values}, __cep_i)"))
+                shown = self._as_field(each, f"get({values}, __cep_i)")
+                edits.append((each.start, each.end, shown))
         for inner in self._text.calls.below(node):
             if inner.kind == "number":
                 shown = show(self._readings.number())
             else:
                 shown = f"get({show(self._readings.list_of(rows, None))}, __cep_i)"
-            edits.append((inner.start, inner.end, shown))
+            edits.append((inner.start, inner.end, _as_field(inner.node, shown)))
         return f"({apply_edits(self._parsed.text, start, end, edits)})"
 
     def _element_type(self, node: exp.Expr, rows: Aggregate) -> Type:
@@ -578,3 +584,14 @@ class _RowMeasureBody:
         """A value that is not the same for all rows, as Spark demands it of some arguments."""
         column = quote_name(self._text.scope.names.columns[0].name)
         return f"(CASE WHEN {column} IS NULL THEN {value} END)"
+
+
+def _as_field(node: exp.Expr, sql: str) -> str:
+    """The SQL in the place of a node. In struct(...) it has the name that Spark gives the field:
+    that of a column, else its place."""
+    around = node.parent
+    if not isinstance(around, exp.Anonymous) or around.name.lower() != "struct":
+        return sql
+    place = next(at for at, each in enumerate(around.expressions, 1) if each is node)
+    name = node.name if isinstance(node, exp.Column) else f"col{place}"
+    return f"{sql} AS {quote_name(name)}"

@@ -288,6 +288,11 @@ def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) ->
         message, hint = refusal.message, refusal.hint
         if any(each in message for each in ("the aggregate", "FILTER", "window")):
             hint = _REPLACEMENTS.get(name, AGGREGATES_HINT)
+        if "IGNORE NULLS" in message and hint.startswith("over a Kleene"):
+            hint = (
+                "max_by(price, ts) FILTER (WHERE price IS NOT NULL) is the last price that is not "
+                "NULL, min_by the first"
+            )
         if re.search(r"\bFILTER\s*\(", shown, re.I) and "FILTER" in message:
             if (place.start, place.end) not in clauses:
                 message = "FILTER follows an aggregate"

@@ -55,6 +55,11 @@ def short(text: str, rows: str = "all") -> str:
         ("b.addr.city", "<last(b)[`addr`]>.city"),
         ("FIRST(a.qty) IN (300, LAST(a.qty))", "<first(a)[`qty`]> IN (300, <last(a)[`qty`]>)"),
         ("'foo'", "'foo'"),
+        (
+            "struct(b.price, LAST(qty), a.addr.city, a.name AS n)",
+            "struct(<last(b)[`price`]> AS `price`, <last(*)[`qty`]> AS `col2`, "
+            "<last(a)[`addr`]>.city, <last(a)[`name`]> AS n)",
+        ),
         ("MATCH_NUMBER() + match_number()", "<match number> + <match number>"),
         ("CLASSIFIER()", "<label last(*)>"),
         ("NEXT(classifier(u))", "<label last(a|b)+1>"),

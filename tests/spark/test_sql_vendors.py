@@ -116,6 +116,22 @@ CASES = {
                "(SELECT q.*, l.most FROM quotes q JOIN (SELECT symbol AS s, max(price) - 3 AS most "
                "FROM quotes GROUP BY 1) l ON q.symbol = l.s)"),
     ),
+    "no blanks around the clause": (
+        "SELECT m.c FROM range(1)JOIN(SELECT * FROM quotes)MATCH_RECOGNIZE("
+        f"{ORDERED} MEASURES count(*)AS c {RISE})m;",
+        f"SELECT c FROM quotes MATCH_RECOGNIZE ({ORDERED} MEASURES count(*) AS c {RISE}) AS m",
+    ),
+    "conditions of FILTER that begin with an operator": (
+        clause(f"{ORDERED} MEASURES count(*) FILTER (WHERE NOT kind = 'x') AS c, "
+               f"sum(n) FILTER (WHERE -n < -1) AS s {RISE}"),
+        clause(f"{ORDERED} MEASURES count_if(kind <> 'x') AS c, "
+               f"sum(CASE WHEN n > 1 THEN n END) AS s {RISE}"),
+    ),
+    "fields of a struct": (
+        clause(f"{ORDERED} MEASURES to_json(struct(a.n, LAST(b.n), b.n AS k)) AS c {RISE}"),
+        clause(f"{ORDERED} MEASURES to_json(named_struct('n', a.n, 'col2', LAST(b.n), 'k', b.n)) "
+               f"AS c {RISE}"),
+    ),
     "parts in another order": (
         clause("DEFINE b AS price > PREV(price) PATTERN (a b+) AFTER MATCH SKIP TO NEXT ROW "
                "WITHIN INTERVAL '20' MINUTES MEASURES count(*) AS c ORDER BY ts "

@@ -83,6 +83,7 @@ def test_a_keyword_is_read_as_any_other_name(form: str) -> None:
         "count(DISTINCT x)", "CAST(x AS STRUCT<date: INT, map: MAP<INT, DATE>>)", "x NOT IN (1)",
         "left(x, 1) = right(y, 1)", "TIMESTAMP '2024-01-01 00:00:00'", "if(x, 1, 2)", "any(x)",
         "substring(x FROM 1 FOR 2)", "x IS TRUE AND y IS NULL", "(SELECT max(date) FROM t)",
+        "count(*) FILTER (WHERE NOT x)", "sum(x) FILTER (WHERE -x > 1)",
     ],
 )  # fmt: skip
 def test_the_words_of_the_grammar_stay_words(text: str) -> None:

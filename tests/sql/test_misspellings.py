@@ -115,6 +115,8 @@ def test_other_mixtures_stay_as_spark_says_it(text: str) -> None:
         ("x > PREVIOUS(x)", "PREVIOUS", "did you mean PREV?"),
         ("CLASIFIER ( ) = 'A'", "CLASIFIER", "did you mean CLASSIFIER?"),
         ("FIRTS(a.x) > cuont(*)", "FIRTS", "did you mean FIRST?"),
+        ("IFF(x > 1, 2, 3)", "IFF", "did you mean IF?"),
+        ("safe_divide(x, 2)", "safe_divide", "did you mean TRY_DIVIDE?"),
         ("x > qqqq(1)", "qqqq", "register it in the session, or correct its name"),
     ],
 )

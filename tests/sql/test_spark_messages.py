@@ -62,3 +62,14 @@ def test_an_error_without_a_generated_name_has_no_note() -> None:
     error = ValueError("no such column; line 1 pos 7")
     restate_error(error, composed(TEXT))
     assert not hasattr(error, "__notes__")
+
+
+def test_a_word_beside_the_clause_is_no_part_of_the_generated_name() -> None:
+    clause = "(SELECT 1)MATCH_RECOGNIZE (PATTERN (a))"
+    text = f"SELECT m.n FROM{clause}m WHERE x > 1"
+    composer = composed(text)
+    query = composer.query([(0, len(text))])
+    assert query.text == text.replace(clause, " {cep_0} ")
+    given = query.text.replace("{cep_0}", VIEW)
+    found = restate(f"no x; line 1 pos {given.index('x >')}", composer)
+    assert found == f"no x; line 1 pos {text.index('x >')}"

@@ -223,6 +223,15 @@ def test_options_of_another_system() -> None:
         assert not call(f"PATTERN (a) OPTIONS {options}")["pattern"].is_longest
     asked = call("PATTERN (a) OPTIONS (use_longest_match = TRUE) DEFINE a AS x")
     assert asked["pattern"].is_longest
+    for value in (True, False):
+        chosen = call("PATTERN (a) OPTIONS (use_longest_match = ?) DEFINE a AS x", args=[value])
+        assert chosen["pattern"].is_longest is value
+        chosen = call(
+            "PATTERN (a) OPTIONS (use_longest_match = :long) DEFINE a AS x", args={"long": value}
+        )
+        assert chosen["pattern"].is_longest is value
+    with pytest.raises(PatternError, match="this parameter is 1"):
+        call("PATTERN (a) OPTIONS (use_longest_match = ?)", args=[1])
     with pytest.raises(PatternError, match="applies to row patterns only"):
         call("ORDER BY ts PATTERN SEQ(a, b) OPTIONS (use_longest_match = true)")
     with pytest.raises(PatternError, match="is not an option"):
