@@ -3,6 +3,7 @@ write instead in the user's own text.
 
     PREVIOUS(price)      did you mean PREV?
     b.ts - a.ts < 30     days as numbers (Oracle): b.ts - a.ts < INTERVAL 30 DAYS
+    "b".price            a string in Spark: `b`.price
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _SYNONYMS = {
 }  # fmt: skip
 _NUMBER = r"(?:TINYINT|SMALLINT|INT|BIGINT|FLOAT|DOUBLE|DECIMAL\([\d, ]+\))"
 _TIME = r"(?:INTERVAL [A-Z ]+|TIMESTAMP(?:_NTZ)?|DATE)"
+_NOT_A_NAME = re.compile(r"Can't extract a value from|does not refer to a column")
+_QUOTED_NAME = re.compile(r'"([^"\\]+)"(?=\s*\.\s*[\w`"])')
 _MIXED = re.compile(rf'"?{_TIME}"? and "?{_NUMBER}|"?{_NUMBER}"? and "?{_TIME}')
 _COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.Between)
 _UNITS = (("DAYS", 1), ("HOURS", 24), ("MINUTES", 24 * 60), ("SECONDS", 24 * 60 * 60))
@@ -58,6 +61,8 @@ def advise(problem: Problem) -> Problem:
         return _advise_function(problem, problem.place, unknown[1])
     if _MIXED.search(problem.message):
         return _advise_days(problem, problem.place)
+    if _NOT_A_NAME.search(problem.message):
+        return _advise_quotes(problem, problem.place)
     return problem
 
 
@@ -71,6 +76,17 @@ def _advise_function(problem: Problem, place: Place, name: str) -> Problem:
     meant = _SYNONYMS.get(name.upper()) or nearest_name(name, known)
     hint = f"did you mean {meant}?" if meant else "register it in the session, or correct its name"
     return Problem(f"there is no function {name}", place, hint)
+
+
+def _advise_quotes(problem: Problem, place: Place) -> Problem:
+    found = _QUOTED_NAME.search(place.text, place.start, place.end)
+    if found is None:
+        return problem
+    return Problem(
+        f"{found[0]} is a string in Spark, not a name",
+        Place(place.text, *found.span()),
+        f"write `{found[1]}`: names are quoted with backticks",
+    )
 
 
 # ---- days as numbers -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.sql.location import visible_definitions
 from spark_cep.sql.parameters import text_with_values
 
@@ -60,10 +61,12 @@ def read_input(
             _run_noted(composer, session, [*_select(statement, needed, ["*"], span)], span)
             at = computed[0].expression if computed else call.hidden[0].subquery.whole
             assert at is not None
-            message = f"PARTITION BY: {session.describe(problem)}"
-            if not computed:
-                message = session.describe(problem)
-            raise statement.error(message, at) from None
+            message, hint = session.describe(problem), None
+            if message == NOT_OF_ONE_ROW:
+                message = "an aggregate is not a value of a row"
+                hint = "write columns of the input, and expressions over them"
+            message = f"PARTITION BY: {message}" if computed else message
+            raise statement.error(message, at, hint=hint) from None
         _note_input(statement, span, problem)
         raise
 

@@ -21,6 +21,11 @@ _SECTION_WORDS = ("PARTITION", "ORDER", "MEASURES", "PATTERN", "WITHIN", "SUBSET
 _CUTOFF = 0.8
 # Words of window definitions (R020).
 _WINDOW_WORDS = ("INITIAL", "SEEK")
+# They follow AFTER MATCH.
+_SKIP_PHRASES = (
+    ("SKIP", "PAST", "LAST"), ("SKIP", "TO", "NEXT"), ("SKIP", "TO", "FIRST"),
+    ("SKIP", "TO", "LAST"),
+)  # fmt: skip
 # They are followed by an expression or a call, as a section is by its content.
 _OPERATORS = {"RUNNING", "FINAL", "DISTINCT", "INTERVAL", "DATE", "TIMESTAMP"}
 
@@ -53,6 +58,12 @@ def check_spelling(statement: Statement, index: int, *, is_first: bool) -> None:
         )
     elif token.is_word("SKIP") and _is_nearly(statement, index + 1, "TILL"):
         raise _did_you_mean(statement, index + 1, "SKIP TILL", "TILL")
+    elif not statement.is_at(index - 1, "MATCH") and any(
+        statement.is_at(index, *words) for words in _SKIP_PHRASES
+    ):
+        raise statement.error_at(
+            "SKIP was not expected here", index, hint="did you mean AFTER MATCH SKIP?"
+        )
     elif is_first and token.is_word("PARTITION", "ORDER") and not statement.is_at(index + 1, "BY"):
         raise _did_you_mean(statement, index, f"{token.text.upper()} BY", token.text)
     else:

@@ -336,11 +336,30 @@ def _read_key(
             statement.span(first, stop),
             hint="name a column, or remove PARTITION BY to match all rows as one partition",
         )
+    _check_key(statement, first, end)
     span = statement.span(first, end)
     if name is None:
         return PartitionColumn(statement.cut(first, end), span, span, is_named=False)
     named = _identifier(statement.tokens[name])
     return PartitionColumn(named.text, named.span, span)
+
+
+_OF_MATCHES = ("PREV", "NEXT", "FIRST", "LAST", "CLASSIFIER", "MATCH_NUMBER")
+
+
+def _check_key(statement: Statement, first: int, stop: int) -> None:
+    """Refuses what there is only in a match."""
+    for at in range(first, stop):
+        token = statement.tokens[at]
+        if token.is_word(*_OF_MATCHES) and statement.symbol(at + 1, "("):
+            closed = statement.partners.get(at + 1, stop)
+            if not statement.is_at(closed + 1, "OVER"):
+                raise statement.error_at(
+                    f"PARTITION BY: {token.text.upper()} refers to a match, and rows are divided "
+                    "into partitions before they are matched",
+                    at,
+                    hint="write columns of the input, and expressions over them",
+                )
 
 
 # They end an expression.
@@ -382,10 +401,19 @@ def split_alias(statement: Statement, first: int, stop: int) -> tuple[int, int |
 
 
 def _skip_input_name(statement: Statement, location: ClauseLocation, first: int, stop: int) -> int:
-    """The token after `t.` where t is the name or alias of the clause's input."""
-    is_dotted = stop - first > 2 and statement.symbol(first + 1, ".")
-    name = statement.tokens[first].text.casefold()
-    return first + 2 if is_dotted and name in _input_names(statement, location) else first
+    """The token after `t.` where t is the name or alias of the clause's input, and after
+    `db.t.`."""
+    names = _input_names(statement, location)
+
+    def is_name(at: int) -> bool:
+        is_dotted = stop - at > 2 and statement.symbol(at + 1, ".")
+        return is_dotted and statement.tokens[at].text.casefold() in names
+
+    at = first + 2 if is_name(first) else first
+    # What follows the table's name may be a struct column of the same name: t.t.x.
+    while at > first and is_name(at) and statement.tokens[at].text != statement.tokens[first].text:
+        at += 2
+    return at
 
 
 def _input_names(statement: Statement, location: ClauseLocation) -> frozenset[str]:

@@ -276,6 +276,12 @@ class SelectWindows:
         mode = pattern - 1
         seeks = statement.is_at(mode, "SEEK")
         if seeks or statement.is_at(mode, "INITIAL"):
+            if statement.is_at(mode - 1, "SEEK") or statement.is_at(mode - 1, "INITIAL"):
+                raise statement.error_at(
+                    f"{statement.tokens[mode].text} was not expected here",
+                    mode,
+                    hint="write INITIAL or SEEK, not both",
+                )
             removed.append((mode, pattern))
         derived = self._clause_text(opened, closed, removed)
         origin = derived
@@ -356,6 +362,15 @@ class SelectWindows:
         if stop == end + 1 and statement.tokens[end].text.isdigit():
             following = int(statement.tokens[end].text)
             return frame, stop + 1, following if following < _MOST_ROWS else None
+        is_negative = stop == end + 2 and statement.symbol(end, "-")
+        if (is_negative and statement.tokens[end + 1].kind == "number") or (
+            stop == end + 1 and statement.is_at(end, "NULL")
+        ):
+            raise statement.error(
+                "the number before FOLLOWING is at least 0",
+                statement.span(end, stop),
+                hint=f"write {_FRAME}",
+            )
         return frame, stop + 1, (end, stop)
 
     def _frame_error(self, opened: int, inner: Sequence[int]) -> PatternError:

@@ -222,6 +222,9 @@ class PatternNames:
 
     def _unknown_variable(self, part: NamePart, problems: Problems) -> None:
         known = [v.name for v in self.variables]
+        if not known:
+            self.column(part.name, part.place, problems)
+            return
         nearest = nearest_name(part.name, known)
         hint = f"did you mean {nearest}?" if nearest else f"its variables are {list_names(known)}"
         problems.add(f"the pattern has no variable {part.name}", part.place, hint=hint)

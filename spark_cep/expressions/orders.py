@@ -14,12 +14,18 @@ from typing import Any
 
 from spark_cep.errors import PatternError
 from spark_cep.expressions.conditions import Conjunct, is_column
-from spark_cep.expressions.names import PatternNames
+from spark_cep.expressions.names import PatternNames, columns_of, name_parts_of
 from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.refusals import column_refusal, find_refusals
 from spark_cep.expressions.remote_calls import is_remote_call
-from spark_cep.expressions.schema import OrderBy, OrderColumn, RowExpression, Typer
-from spark_cep.expressions.syntax import SyntaxProblem, parse_expression
+from spark_cep.expressions.schema import (
+    NOT_OF_ONE_ROW,
+    OrderBy,
+    OrderColumn,
+    RowExpression,
+    Typer,
+)
+from spark_cep.expressions.syntax import ParsedExpression, SyntaxProblem, parse_expression
 from spark_cep.expressions.types import NUMBERS, TIMES, name_of
 from spark_cep.udfs.expressions import BOOL, Type
 
@@ -27,6 +33,7 @@ _SUFFIX = re.compile(
     r"(?P<expression>.*?)(?:\s+(?P<direction>ASC|DESC))?(?:\s+NULLS\s+(?P<nulls>FIRST|LAST))?\s*",
     re.I | re.S,
 )
+_KEY_HINT = "write columns of the input, and expressions over them"
 _HINT = 'order_by="ts", or several columns: order_by=["ts", "id DESC"]'
 
 
@@ -86,7 +93,12 @@ def _order(given: Any, names: PatternNames, typer: Typer, problems: Problems) ->
     if type_ is None:
         (answer,) = typer.of_row([expression])
         if isinstance(answer, str):
-            problems.add(f"order_by: {answer}", Place.whole(given))
+            is_aggregate = answer == NOT_OF_ONE_ROW
+            problems.add(
+                f"order_by: {'an aggregate is not a value of a row' if is_aggregate else answer}",
+                Place.whole(given),
+                hint=_KEY_HINT if is_aggregate else None,
+            )
             return None
         type_ = answer
     comparison = f"({expression}) < ({expression})"
@@ -116,14 +128,16 @@ def _resolve_expression(
         place = Place(given, refused.place.start, refused.place.end)
         problems.add(f"order_by: {refused.message}", place, hint=refused.hint)
         return None
-    # Order columns are input columns: names of variables are not resolved.
-    rows = PatternNames((), names.columns, case_sensitive=names.case_sensitive)
     inner = Problems()
-    references = rows.references(parsed, parsed.root, 0, inner)
+    _check_row(parsed, names, inner)
+    if not inner.found:
+        # Order columns are input columns: names of variables are not resolved.
+        rows = PatternNames((), names.columns, case_sensitive=names.case_sensitive)
+        references = rows.references(parsed, parsed.root, 0, inner)
     for each in inner.found:
         at = None if each.place is None else Place(given, each.place.start, each.place.end)
         problems.add(f"order_by: {each.message}", at, hint=each.hint)
-    if references is None:
+    if inner.found or references is None:
         return None
     conjunct = Conjunct(parsed, parsed.root, references, 0)
     only = references[0] if references else None
@@ -132,6 +146,28 @@ def _resolve_expression(
         only.column.type if only and only.column and plain and not _has_fields(only.node) else None
     )
     return conjunct.row_text(parsed.root), type_
+
+
+_OF_MATCHES = {"prev", "next", "first", "last", "classifier", "match_number"}
+
+
+def _check_row(parsed: ParsedExpression, names: PatternNames, problems: Problems) -> None:
+    """Refuses what there is only in a match: rows are sorted before they are matched."""
+    for name, place in parsed.calls(parsed.root):
+        if name in _OF_MATCHES:
+            problems.add(
+                f"{name.upper()} refers to a match, and rows are sorted before they are matched",
+                place,
+                hint=_KEY_HINT,
+            )
+    for column in columns_of(parsed.root):
+        first, *others = name_parts_of(parsed, column)
+        if others and names.variable(first.name) is not None and not names.matching(first.name):
+            problems.add(
+                f"{first.name} is a variable, and rows are sorted before they are matched",
+                first.place,
+                hint=f"write the column alone: {others[0].name}",
+            )
 
 
 def _has_fields(node: Any) -> bool:

@@ -302,13 +302,16 @@ def _combine(kind: Literal["concat", "alternate"], parts: list[PatternNode]) -> 
 
 
 _TOKEN = re.compile(
-    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    r"""(?P<space>\s+|--[^\n]*)
     |(?P<quoted>"(?:[^"]|"")+"|`(?:[^`]|``)+`)
     |(?P<name>[^\W\d]\w*)
     |(?P<number>\d+)
     |(?P<mark>\{-|-\}|[()|*+?{},^$])""",
     re.X | re.S,
 )
+
+
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 
 
 def unquote(name: str) -> str:
@@ -323,10 +326,31 @@ def unquote(name: str) -> str:
     return name
 
 
+def end_of_comment(text: str, at: int) -> int | None:
+    """Where the bracketed comment that begins at a character ends; None if there is none. Comments
+    contain others, as in Spark.
+
+    >>> end_of_comment("a /* b /* c */ */ d", 2)
+    17
+    """
+    if not text.startswith("/*", at):
+        return None
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if not depth:
+            return mark.end()
+    return None
+
+
 def tokenize_pattern(text: str) -> list[PatternToken]:
     """The tokens of a pattern; raises PatternError for a character that begins none."""
     found, at = [], 0
     while at < len(text):
+        comment = end_of_comment(text, at)
+        if comment is not None:
+            at = comment
+            continue
         match = _TOKEN.match(text, at)
         if match is None:
             raise _unreadable_error(text, at)

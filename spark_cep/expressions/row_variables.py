@@ -171,6 +171,11 @@ _SKIP_WORDS = {
     "PAST": "did you mean SKIP PAST LAST ROW?",
     "FIRST": "write a variable after it: SKIP TO FIRST b",
 }
+# SKIP TO LAST ROW.
+_SKIP_ROWS = {
+    "FIRST": "did you mean SKIP TO NEXT ROW?",
+    "LAST": "did you mean SKIP PAST LAST ROW?",
+}
 
 
 def _nearest_skip_hint(text: str) -> str | None:
@@ -205,7 +210,9 @@ def skip_of(text: str | None, variables: RowVariables, problems: Problems) -> Sk
         problems.add(
             f"after_match names {name}, which is not a variable of the pattern",
             Place(text, found.start("name"), found.end("name")),
-            hint=_SKIP_WORDS.get(name.upper(), variables.hint_for(name)),
+            hint=_SKIP_WORDS.get(name.upper(), variables.hint_for(name))
+            if name.upper() != "ROW" or not found["end"]
+            else _SKIP_ROWS[found["end"].upper()],
         )
         return Skip()
     return Skip("first" if (found["end"] or "").upper() == "FIRST" else "last", rows)

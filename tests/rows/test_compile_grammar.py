@@ -67,6 +67,12 @@ def test_a_pattern_is_read_as_the_standard_has_it(text: str, tree: str) -> None:
     assert short(parse_row_pattern(text)) == tree
 
 
+def test_comments_contain_comments() -> None:
+    assert parse_row_pattern("a /* b /* + */ c */+ /**/").kind == "repeat"
+    with pytest.raises(PatternError, match="unexpected character '/'"):
+        parse_row_pattern("a /* b /* c */")
+
+
 def test_every_part_knows_its_place() -> None:
     text = "x  (a | b+ )+  {- c -}"
     tree = parse_row_pattern(text)

@@ -101,6 +101,20 @@ def test_braces_of_the_statement_are_no_fields() -> None:
     assert last.text == "SELECT '{{\"a\": 1}}' FROM {cep_0}"
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("SELECT * FROM t {M}m WHERE m.y > 1", "SELECT * FROM <matches 1> m WHERE m.y > 1"),
+        ("SELECT * FROM t {M}WHERE y > 1", "SELECT * FROM <matches 1> WHERE y > 1"),
+        ("SELECT*FROM(SELECT 1){M}`m`", "SELECT*FROM <matches 1> `m`"),
+        ("SELECT*FROM`t`{M}, u", "SELECT*FROM <matches 1>, u"),
+        ("SELECT * FROM (t {M})m", "SELECT * FROM (<matches 1>)m"),
+    ],
+)
+def test_a_clause_may_touch_the_words_around_it(text: str, query: str) -> None:
+    assert rewritten(text.replace("{M}", CLAUSE)).query == query
+
+
 def test_clauses_may_follow_and_contain_each_other() -> None:
     recorded = rewritten(
         f"SELECT * FROM (SELECT * FROM t {CLAUSE} m) {CLAUSE} a {CLAUSE} JOIN u {CLAUSE} USING (y)"

@@ -42,6 +42,9 @@ def problem_of(clause: str) -> tuple[str, str]:
         ("AFTER MATCHES SKIP TO NEXT ROW PATTERN (a)", "MATCHES", "AFTER MATCH SKIP"),
         ("ORDER BY ts AFTER SKIP TO NEXT ROW PATTERN (a)", "SKIP", "AFTER MATCH SKIP"),
         ("PATTERN SEQ(a, b) SKIP TIL ANY MATCH", "TIL", "SKIP TILL"),
+        ("ORDER BY ts SKIP PAST LAST ROW PATTERN (a)", "SKIP", "AFTER MATCH SKIP"),
+        ("MEASURES x AS y SKIP TO NEXT ROW PATTERN (a)", "SKIP", "AFTER MATCH SKIP"),
+        ("PATTERN (a) SKIP TO LAST a DEFINE a AS x > 1", "SKIP", "AFTER MATCH SKIP"),
     ],
 )  # fmt: skip
 def test_did_you_mean(inside: str, marked: str, meant: str) -> None:
@@ -102,6 +105,23 @@ def advised(text: str, message: str) -> tuple[str, str | None]:
 )  # fmt: skip
 def test_days_as_numbers_become_intervals(text: str, marked: str, written: str) -> None:
     assert advised(text, f"incompatible types {_INCOMPATIBLE}") == (marked, f"write {written}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('x > "a".price', 'Can\'t extract a value from "a". Need a complex type'),
+        ('LAST("a" . `price`) > 1', 'LAST("a" . `price`) does not refer to a column'),
+    ],
+)
+def test_names_in_double_quotes_are_strings(text: str, message: str) -> None:
+    written = "write `a`: names are quoted with backticks"
+    assert advised(text, message) == ('"a"', written)
+
+
+def test_a_struct_that_is_none_stays_as_spark_says_it() -> None:
+    text = "x.price = 'a'"
+    assert advised(text, 'Can\'t extract a value from "x".') == (text, None)
 
 
 @pytest.mark.parametrize("text", ["x - y < 30 AND (", "ts < 30", "a.ts - b.ts < n"])

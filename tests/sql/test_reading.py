@@ -44,6 +44,26 @@ def test_every_part_of_a_clause_is_handed_on() -> None:
     assert found["after_match"] == "SKIP TO LAST up"
 
 
+@pytest.mark.parametrize("name", ["c.s.ticks.x", "s.ticks.x", "ticks.x", "C.S.`ticks`.x"])
+def test_keys_may_have_the_whole_name_of_the_table_before_them(name: str) -> None:
+    text = f"PARTITION BY {name} ORDER BY {name} DESC, abs({name}) PATTERN (a)"
+    (found,) = rewritten(f"SELECT * FROM c.s.ticks MATCH_RECOGNIZE ({text})").calls
+    assert found["partition_by"] == ["x"]
+    assert found["order_by"] == ["x DESC", "abs(x)"]
+
+
+def test_a_struct_column_with_the_name_of_its_table() -> None:
+    text = "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY t.t.x PATTERN (a))"
+    (found,) = rewritten(text).calls
+    assert found["order_by"] == ["t.x"]
+
+
+@pytest.mark.parametrize("call", ["PREV(x)", "x + LAST(y)", "CLASSIFIER()", "MATCH_NUMBER()"])
+def test_partitions_know_nothing_of_matches(call: str) -> None:
+    with pytest.raises(PatternError, match="before they are matched"):
+        rewritten(f"SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY {call} AS k PATTERN (a))")
+
+
 def test_what_is_not_said_is_left_to_match_pattern() -> None:
     found = call("PATTERN (a)")
     assert found["rows"] == "one"

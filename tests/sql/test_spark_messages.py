@@ -26,6 +26,13 @@ def rendered(text: str, view: str = VIEW) -> str:
     return text.replace(f"ticks {CLAUSE}", view)
 
 
+def test_a_position_behind_a_clause_that_touches_a_word() -> None:
+    text = "SELECT 1 FROM{}z WHERE m > 1"
+    given, written = text.format(f" {VIEW} "), text.format(f"(SELECT 2){CLAUSE}")
+    found = restate(f"no. line 1 pos {given.rindex('m >')}", composed(written))
+    assert found.startswith(f"no. line 1 pos {written.rindex('m >')}")
+
+
 @pytest.mark.parametrize("is_connect", [False, True])
 @pytest.mark.parametrize("word", ["m\n", "JOIN", "AS z", "WHERE", "m > 1"])
 def test_a_position_is_the_one_in_the_statement(word: str, is_connect: bool) -> None:

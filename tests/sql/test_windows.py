@@ -193,6 +193,9 @@ def test_what_is_wrong_with_a_call(text: str, message: str, marked: str) -> None
         (f"{FRAME} PATTERN (a) WITHIN INTERVAL 1 DAY DEFINE a AS TRUE", "no WITHIN", "WITHIN"),
         (f"{FRAME} ONE ROW PER MATCH PATTERN (a) DEFINE a AS TRUE", "no ROWS PER MATCH", "PER"),
         (f"{FRAME} PATTERN (a b) DEFINE c AS TRUE", "c", "c AS TRUE"),
+        (f"{FRAME} SEEK INITIAL PATTERN (a)", "INITIAL was not expected", "INITIAL"),
+        ("ROWS BETWEEN CURRENT ROW AND -1 FOLLOWING PATTERN (a)", "is at least 0", "-1 F"),
+        ("ROWS BETWEEN CURRENT ROW AND NULL FOLLOWING PATTERN (a)", "is at least 0", "NULL F"),
         (f"x y {FRAME} PATTERN (a) DEFINE a AS TRUE", "y was not expected here", "y ROWS"),
     ],
 )  # fmt: skip
