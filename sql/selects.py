@@ -78,8 +78,14 @@ def is_query(statement: Statement, opened: int) -> bool:
 
 
 def _is_set_operator(statement: Statement, at: int) -> bool:
-    is_star = statement.symbol(at - 1, "*")
-    return statement.tokens[at].is_word(*_SET_OPERATORS) and not is_star
+    """Whether a second query follows: `SELECT 1 AS except`, `max(except)` and `* EXCEPT (a)` are
+    names and lists."""
+    if not statement.tokens[at].is_word(*_SET_OPERATORS):
+        return False
+    is_item = statement.symbol(at - 1, "*", ".", ",") or statement.is_at(at - 1, "AS")
+    follows = any(statement.is_at(at + 1, word) for word in ("ALL", "DISTINCT", *QUERY_WORDS))
+    is_first = statement.is_at(at - 1, "SELECT") or statement.is_at(at - 1, "BY")
+    return not (is_item or is_first) and (follows or statement.symbol(at + 1, "("))
 
 
 def _read_select(statement: Statement, first: int, end: int, *, is_operand: bool) -> Select | None:

@@ -104,7 +104,7 @@ def _begins_query(statement: Statement, index: int) -> bool:
 # What may begin the first item of a SELECT.
 _BEGINS_ITEM = {"(", "*", "-", "+", "~", "?", ":"}
 _BETWEEN_OPERANDS = (
-    "AND", "OR", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "DIV",
+    "AND", "OR", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN", "DIV", "AS",
 )  # fmt: skip
 
 

@@ -107,6 +107,26 @@ STATEMENTS = (
     _defined("exists(tags, t -> t = 'x') AND addr.city = 'y' AND a.addr.city <> ''"),
     _defined("if(flag, n, a.n) > nullif(n, 0)"),
     _defined("price / a.price > 1 AND upper(kind) = lower(a.kind) AND power(n, 2) > 1"),
+    _measured("sum(b.qty) FILTER (WHERE b.n > 3)", "count(*) FILTER (WHERE NOT flag)"),
+    _measured("listagg(b.kind, '-') WITHIN GROUP (ORDER BY b.n DESC)", "to_json(struct(a.n, b.n))"),
+    _defined("sum(b.qty) FILTER (WHERE b.n > 3) > 1 AND count(DISTINCT b.kind) < 4"),
+    _defined("LAG(price, 2) < LEAD(price) AND MATCH_SEQUENCE_NUMBER() < 3"),
+    _defined("round(price / a.price, 2) > 1.5 AND substring(a.kind, 1, 2) = left(kind, 2)"),
+    _row("MEASURES MATCH_ROWTIME() AS r, MATCH_ROW_NUMBER() AS k, FIRST(n) f, f * 2 AS g "
+         "PATTERN (a b+) DEFINE b AS n > 1 OPTIONS (use_longest_match = true)"),
+    "SELECT * FROM ticks q MATCH_RECOGNIZE (PARTITION BY date(ts) AS on_day, upper(q.kind) AS big "
+    "ORDER BY date_trunc('hour', q.ts) DESC, q.n + 1 MEASURES q.price AS p PATTERN (a b{?,5} | ) "
+    "DEFINE b AS q.kind > ?)m",
+    "SELECT * FROM ticks MATCH_RECOGNIZE (DEFINE b AS n > 1 SUBSET u = (a, b) PATTERN (a b{2,}) "
+    "AFTER MATCH SKIP TO u ALL ROWS PER MATCH MEASURES LAST(u.n) AS k ORDER BY ts PARTITION BY n)",
+    "SELECT * FROM ticks JOIN other ON ticks.n = other.n MATCH_RECOGNIZE (ORDER BY ts MEASURES "
+    "a.price AS p PATTERN (a b) DEFINE b AS price > a.price) AS m JOIN t USING (n)",
+    "SELECT p OVER w, avg(price) OVER w + 1, last_value(price) IGNORE NULLS OVER w, rank() OVER v "
+    "FROM ticks t WINDOW v AS (PARTITION BY symbol ORDER BY ts), w AS (v MEASURES LAST(b.price) AS "
+    "p, CLASSIFIER() AS c ROWS BETWEEN CURRENT ROW AND n + 1 FOLLOWING AFTER MATCH SKIP TO LAST b "
+    "INITIAL PATTERN (a {- b+ -} (c | PERMUTE(d, e))) SUBSET u = (a, b) DEFINE b AS n > a.n)",
+    "SELECT symbol, nth_value(price, 2) OVER (PARTITION BY symbol ORDER BY ts ROWS BETWEEN CURRENT "
+    "ROW AND 3 FOLLOWING PATTERN (a b+) DEFINE b AS sum(b.qty) > 3) FROM (SELECT * FROM ticks) s",
     "SELECT * FROM VALUES (1, true), (2, false) t(n, flag) MATCH_RECOGNIZE (ORDER BY n DESC NULLS "
     "LAST, flag MEASURES count(flag) AS m PATTERN ((flag b)+) DEFINE b AS NOT flag)",
     "SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY symbol, ticks.venue ORDER BY ts MEASURES "

@@ -40,7 +40,10 @@ def test_a_value() -> None:
 def test_select_and_with_may_be_columns() -> None:
     for query in ("SELECT -1", "SELECT *  FROM x", "SELECT (1)", "WITH x AS (SELECT 1) TABLE x"):
         assert parts(f"price > ({query})")[0] == "price > __cep_hidden_1"
-    for names in ("(select)", "(with.price)", "(select AND flag)", "(with IS NULL)"):
+    for names in (
+        "(select)", "(with.price)", "(select AND flag)", "(with IS NULL)",
+        "CAST(select AS INT) > 1", "CAST(with AS INT) > 1",
+    ):  # fmt: skip
         condition = f"price > 1 OR {names}"
         (call,) = rewritten(statement(condition)).calls
         assert dict(call["pattern"].define)["b"] == condition

@@ -40,6 +40,15 @@ def test_a_pattern_behind_a_frame_needs_no_other_part() -> None:
     assert rewritten(text).windows == []
 
 
+@pytest.mark.parametrize("word", ["intersect", "except", "union", "minus"])
+def test_the_words_of_set_operations_are_names_too(word: str) -> None:
+    window = f"WINDOW w AS (PARTITION BY {word} ORDER BY ts, {word} {PATTERN})"
+    recorded = rewritten(f"SELECT t.{word}, {word}, sum({word}) OVER w AS {word} FROM t {window}")
+    assert recorded.windows[0]["measures"] == {"__cep_m0": f"sum(`{word}`)"}
+    query = rewritten(f"SELECT 1 {word} ALL SELECT top OVER w FROM t {W} {word} (SELECT 2)").query
+    assert query == f"SELECT 1 {word} ALL SELECT * FROM <input 2> {word} (SELECT 2)"
+
+
 def test_the_rest_of_the_statement_stays() -> None:
     text = f"INSERT INTO q SELECT 1 UNION ALL SELECT top OVER w FROM t {W} ORDER BY 1"
     assert rewritten(text).query == (
