@@ -80,13 +80,18 @@ class Aggregate(Expression):
     and classifiers in it are anchored "current", which here is that row. It is there if the
     user's argument has CLASSIFIER() or MATCH_NUMBER(), which Spark cannot evaluate on a row.
 
-    "stddev_samp" and so on, "max_by" and "min_by", in DEFINE only: of doubles; and `column` at the
-    last row that has the largest or smallest value of the column `by`.
+    In DEFINE only: "stddev_samp" and so on, of doubles; "max_by" and "min_by", `column` at the last
+    row that has the largest or smallest value of the column `by`; "first" and "last", `column` at
+    the first or last row where `by` is not NULL; and the aggregates of `rows/folds.py`, whose
+    `argument` is a call of "struct" if they have several.
     """
 
     name: Literal[
         "count", "sum", "avg", "min", "max", "list",
-        "stddev_samp", "stddev_pop", "var_samp", "var_pop", "max_by", "min_by",
+        "stddev_samp", "stddev_pop", "var_samp", "var_pop", "max_by", "min_by", "first", "last",
+        "collect_list", "collect_list with nulls", "listagg", "mode", "percentile",
+        "bit_and", "bit_or", "bit_xor", "try_sum", "skewness", "kurtosis", "corr", "covar_pop",
+        "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_sxy", "regr_syy",
     ]  # fmt: skip
     column: int | None
     type: Type

@@ -7,6 +7,7 @@ They are found in a parsed expression and checked by the standard's rules of nes
     aggregates      take expressions over columns, CLASSIFIER and MATCH_NUMBER
     RUNNING, FINAL  precede FIRST, LAST and aggregates; no FINAL in DEFINE
     FILTER          follows aggregates, WITHIN GROUP those of Spark that have it
+    IGNORE NULLS    follows FIRST, LAST and any_value, which are then over all rows of a set
 
 RUNNING and FINAL are replaced by blanks before parsing, because SQL parsers do not know them.
 """
@@ -49,7 +50,10 @@ _NODES: Mapping[type[exp.Expr], str] = {
     exp.Any: "any",
 }
 # What may stand around a function: both have its names and calls inside them.
-_CLAUSES = (exp.Filter, exp.WithinGroup)
+_NULLS = (exp.IgnoreNulls, exp.RespectNulls)
+_CLAUSES = (exp.Filter, exp.WithinGroup, *_NULLS)
+# IGNORE NULLS is for functions that read one row, RESPECT NULLS also for lists.
+_LISTS = {"collect_list", "collect_set", "array_agg"}
 _SEMANTICS = {"RUNNING", "FINAL"}
 _ARRAYS = {"array_agg", "collect_list", "collect_set"}
 _IGNORES_NULLS = re.compile(r"\s+IGNORE\s+NULLS$", re.I)
@@ -62,7 +66,8 @@ class RowCall:
 
     `node`: with WITHIN GROUP and FILTER. `final` None: neither is given. `offset`: the second
     argument of a navigation, or its default. `inside`: the innermost call around it. `filter`: the
-    condition of FILTER (WHERE ...). `order`: of WITHIN GROUP (ORDER BY ...).
+    condition of FILTER (WHERE ...). `order`: of WITHIN GROUP (ORDER BY ...). `ignores_nulls`: TRUE
+    for IGNORE NULLS, FALSE for RESPECT NULLS; None: neither is given.
     """
 
     node: exp.Expr
@@ -77,6 +82,7 @@ class RowCall:
     inside: RowCall | None = None
     filter: exp.Expr | None = None
     order: tuple[exp.Ordered, ...] = ()
+    ignores_nulls: bool | None = None
 
     @property
     def operands(self) -> tuple[exp.Expr, ...]:
@@ -164,10 +170,32 @@ def _clauses_of(node: exp.Expr) -> tuple[exp.Expr | None, tuple[exp.Ordered, ...
     while isinstance(node, _CLAUSES):
         if isinstance(node, exp.Filter):
             condition = node.expression.this
-        else:
+        elif isinstance(node, exp.WithinGroup):
             order = tuple(node.expression.expressions)
         node = node.this
     return condition, order
+
+
+def clause_nodes(call: RowCall) -> list[exp.Expr]:
+    """FILTER, WITHIN GROUP and IGNORE NULLS of a call."""
+    return _clauses_around(call.node)
+
+
+def _clauses_around(node: exp.Expr) -> list[exp.Expr]:
+    """The clauses around a function, and IGNORE NULLS in its parentheses."""
+    found: list[exp.Expr] = []
+    while isinstance(node, _CLAUSES):
+        found.append(node)
+        node = node.this
+    known = call_kind_of(node)
+    inside = [node.args.get("this"), *node.expressions]
+    if known is not None and known[0] in NAVIGATIONS:
+        found += [each for each in inside if isinstance(each, _NULLS)]
+    return found
+
+
+def _has_filter(node: exp.Expr) -> bool:
+    return _clauses_of(node)[0] is not None
 
 
 def _order_hint(name: str, value: str, keys: str) -> str:
@@ -214,8 +242,8 @@ class _CallFinder:
             known = call_kind_of(_function_of(node), aggregates)
             if known is not None and not isinstance(node.parent, _CLAUSES):
                 name, kind = known
-                if isinstance(node, exp.Filter) and name in AGGREGATES:
-                    kind = "aggregate"  # any_value
+                if name in NAVIGATIONS and (_has_filter(node) or self._ignores_nulls(node, name)):
+                    kind = "aggregate"
                 call = self._call(node, name, kind, inside)
                 self._check_place(call)
                 calls[id(node)] = inside = call
@@ -240,12 +268,16 @@ class _CallFinder:
         function = _function_of(node)
         arguments, distinct = self._arguments(function)
         offset = 0
-        if kind in {"physical", "logical"}:
-            offset = self._offset(function, 1 if kind == "physical" else 0)
+        ignores_nulls = self._ignores_nulls(node, name)
+        if name in NAVIGATIONS and self._flag(node) is not None:
             arguments = arguments[:1]
-        self._check_count(function, name, kind, arguments)
-        self._check_arguments(function, kind, arguments, distinct=distinct)
-        if kind != "aggregate" and node is not function:
+        elif kind in {"physical", "logical"}:
+            offset = self._offset(node, 1 if kind == "physical" else 0)
+            arguments = arguments[:1]
+        self._check_nulls(node, name, ignores_nulls, arguments)
+        self._check_count(node, name, kind, arguments)
+        self._check_arguments(node, kind, arguments, distinct=distinct)
+        if kind != "aggregate" and any(_clauses_of(node)):
             self._refuse_clauses(node)
         final = None if semantics is None else semantics[2]
         if final and self._in_define:
@@ -256,7 +288,7 @@ class _CallFinder:
             )
         return RowCall(
             node, name, kind, start, end, arguments, offset, distinct, final, inside,
-            *_clauses_of(node),
+            *_clauses_of(node), ignores_nulls,
         )  # fmt: skip
 
     def _arguments(self, node: exp.Expr) -> tuple[tuple[exp.Expr, ...], bool]:
@@ -265,6 +297,8 @@ class _CallFinder:
         distinct = len(given) == 1 and isinstance(given[0], exp.Distinct)
         if distinct:
             given = given[0].expressions
+        clauses = _clauses_around(node)
+        given = [each.this if any(each is one for one in clauses) else each for each in given]
         return tuple(self._without_clause(node, each) for each in given), distinct
 
     def _without_clause(self, node: exp.Expr, argument: exp.Expr) -> exp.Expr:
@@ -319,6 +353,68 @@ class _CallFinder:
             "...) has the last and min_by the first",
         )
 
+    # ---- NULLs -----------------------------------------------------------------------------------
+
+    def _ignores_nulls(self, node: exp.Expr, name: str) -> bool | None:
+        """Whether IGNORE NULLS (True) or RESPECT NULLS (False) is given, behind the function,
+        behind its argument, or as a second argument that is TRUE or FALSE."""
+        flag = self._flag(node) if name in NAVIGATIONS else None
+        if flag is not None:
+            return flag
+        given = [each for each in _clauses_around(node) if isinstance(each, _NULLS)]
+        return isinstance(given[0], exp.IgnoreNulls) if given else None
+
+    def _flag(self, node: exp.Expr) -> bool | None:
+        """The second argument of last(x, true)."""
+        places = self._argument_places(node)
+        if len(places) != len(("value", "flag")):
+            return None
+        place = places[1]
+        text = self._parsed.text[place.start : place.end].lower()
+        return {"true": True, "false": False}.get(text)
+
+    def _check_nulls(
+        self, node: exp.Expr, name: str, ignores: bool | None, arguments: Sequence[exp.Expr]
+    ) -> None:
+        if ignores is None or name in NAVIGATIONS or (not ignores and name in _LISTS):
+            self._check_offset_of_nulls(node, name, ignores, arguments)
+            return
+        spelled = self._spelled(node)
+        value = self._parsed.text_of(arguments[0]) if arguments else "price"
+        if name in {"prev", "next"}:
+            if not ignores:
+                return
+            message = f"{spelled} reads one row at a distance, so it cannot ignore NULLs"
+            hint = (
+                f"of the rows of the match so far, LAST({value}) IGNORE NULLS has the last value; "
+                f"of all rows, compute last_value({value}) IGNORE NULLS OVER (...) as a column of "
+                "the input"
+            )
+        elif ignores:
+            message = f"{spelled} does not have IGNORE NULLS"
+            hint = f"write {spelled}({value}): aggregates skip NULL"
+        else:
+            message = f"{spelled} does not have RESPECT NULLS"
+            hint = f"write {spelled}(coalesce({value}, ...)) with a value for NULL"
+        self._add(node, message, hint)
+
+    def _check_offset_of_nulls(
+        self, node: exp.Expr, name: str, ignores: bool | None, arguments: Sequence[exp.Expr]
+    ) -> None:
+        places = self._argument_places(node) if name in NAVIGATIONS and ignores else []
+        if len(places) < len(("value", "offset")) or self._flag(node) is not None:
+            return
+        spelled = self._spelled(node)
+        offset = self._parsed.text[places[1].start : places[1].end]
+        place = int(offset) + 1 if re.fullmatch(r"\d{1,9}", offset) else 1
+        place = -place if NAVIGATIONS[name] == "last" else place
+        value = self._parsed.text_of(arguments[0]) if arguments else "price"
+        self._add(
+            node,
+            f"{spelled} has either an offset or IGNORE NULLS",
+            f"a list has no NULLs: try_element_at(collect_list({value}), {place})",
+        )
+
     # ---- arguments -------------------------------------------------------------------------------
 
     def _offset(self, node: exp.Expr, default: int) -> int:
@@ -361,6 +457,8 @@ class _CallFinder:
                 start = token.start
             end = token.end + 1
             depth -= closes
+            if closes and not depth:
+                break
         if start is None and len(found) == 1 and self._ends_in_comma(tokens[first : last + 1]):
             self._add(node, f"an argument of {self._spelled(node)} is missing", None)
         return found
@@ -391,8 +489,9 @@ class _CallFinder:
         spelled = self._spelled(node)
         shown = ", ".join(self._parsed.text_of(each) for each in arguments)
         has_star = any(isinstance(each, exp.Star) for each in arguments)
-        counts_rows = isinstance(node, exp.Count) and len(arguments) == 1 and not distinct
-        if distinct and kind != "aggregate":
+        is_count = isinstance(_function_of(node), exp.Count)
+        counts_rows = is_count and len(arguments) == 1 and not distinct
+        if distinct and (kind != "aggregate" or self._name_of(node) in NAVIGATIONS):
             self._add(
                 node,
                 f"{spelled} takes no DISTINCT",
@@ -482,6 +581,9 @@ class _CallFinder:
         if outer.kind != "physical" or not outer.arguments:
             return False
         return outer.arguments[0].unnest() is call.node
+
+    def _name_of(self, node: exp.Expr) -> str:
+        return self._spelled(node).lower()
 
     def _spelled(self, node: exp.Expr) -> str:
         first, _ = self._parsed.tokens_of(node)

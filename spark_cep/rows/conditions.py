@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS, AggregateRule
 from spark_cep.expressions.conditions import (
     Guards,
     RowPart,
@@ -30,13 +29,13 @@ from spark_cep.expressions.conditions import (
 )
 from spark_cep.expressions.names import Reference, quote_name
 from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOperand
-from spark_cep.expressions.types import aggregate_type, name_of
+from spark_cep.expressions.types import name_of
 from spark_cep.rows.conjuncts import CALL_MARKERS, TimeDifference, difference_of, neighbour_sql
-from spark_cep.rows.folds import DEFINE_HINT, EXTREMES, LIST_HINT, SPREADS
-from spark_cep.rows.functions import FunctionConversion, translate_function
-from spark_cep.rows.leaves import LabelTranslation, RowAggregate, RowPresence
+from spark_cep.rows.define_aggregates import AggregateTranslation
+from spark_cep.rows.functions import FunctionConversion, sql_name_of, translate_function
+from spark_cep.rows.leaves import RowPresence
 from spark_cep.rows.texts import CURRENT_ROW, RowPosition
-from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Constant, Expression, Type
+from spark_cep.udfs.expressions import BIGINT, Call, Constant, Expression, Type
 from spark_cep.udfs.row_program import MatchNumber
 
 if TYPE_CHECKING:
@@ -54,17 +53,8 @@ _STRICT = (
 )  # fmt: skip
 
 
-ONE = Constant(1, BIGINT)
-# What max_by and min_by choose a row by.
-_ORDERED_BY = {
-    "int", "float", "decimal", "bool", "date", "timestamp", "timestamp_ntz", "interval", "months",
-}  # fmt: skip
-
-
-class ConditionTranslation(LabelTranslation):
+class ConditionTranslation(AggregateTranslation):
     """Translates one condition of DEFINE."""
-
-    conversion: FunctionConversion
 
     def __init__(
         self, conjunct: RowConjunct, session: CompilerSession, around: ConditionContext
@@ -125,7 +115,7 @@ class ConditionTranslation(LabelTranslation):
                 opens = opens if inner is None else inner.start
                 edits += [(call.start, opens, "("), (closes, call.end, ")")]
             elif call.inside not in replaced:
-                null = f"CAST(NULL AS {name_of(self._call(call).type)})"
+                null = f"CAST(NULL AS {sql_name_of(self._call(call).type)})"
                 edits.append((call.start, call.end, null))
         start, end = parsed.span(node)
         edits += [
@@ -289,183 +279,6 @@ class ConditionTranslation(LabelTranslation):
         """The row at which the argument of a navigation is evaluated."""
         label = next(each for each in self._text.calls.below(argument) if each.kind == "classifier")
         return self._text.row_of_label(label)
-
-    # ---- aggregates ------------------------------------------------------------------------------
-
-    def _aggregate(self, call: RowCall) -> Expression:
-        how = AGGREGATES[call.name]
-        if call.name in SPREADS:
-            return self._spread(call)
-        if call.name in EXTREMES:
-            return self._extreme(call)
-        if call.name in NAVIGATIONS:
-            raise TypeMismatch(
-                f"{call.name}() with FILTER is not supported in DEFINE",
-                call.node,
-                "of the rows that meet a condition, max_by(price, ts) FILTER (WHERE ...) has the "
-                "last and min_by the first",
-            )
-        if how.engine is None:
-            is_list = call.name in {"collect_list", "collect_set", "array_agg"}
-            raise TypeMismatch(
-                f"{call.name}() is not supported in DEFINE",
-                call.node,
-                LIST_HINT.format(name=call.name) if is_list else DEFINE_HINT,
-            )
-        rows = self._text.rows_of(call)
-        if not call.arguments or isinstance(call.arguments[0], exp.Star):
-            return self._count_rows(call)
-        if len(call.arguments) > 1:
-            raise TypeMismatch(
-                f"{call.name}() with several arguments is not supported in DEFINE",
-                call.node,
-                "use one argument",
-            )
-        argument = call.arguments[0]
-        if self._is_rows(argument):
-            return self._count_rows(call)
-        if not self._is_of_columns(call):
-            return self._of_argument(call, how)
-        text = how.argument.format(self._row_text(argument))
-        type_ = self._folded_type(call, how, self._type(text, argument))
-        guarded = self._around.guarding.among(rows, self._filtered(call, text))
-        return RowAggregate(how.engine, guarded, rows, type_, call.distinct)
-
-    def _count_rows(self, call: RowCall) -> Expression:
-        """count(*), count(b.*)"""
-        rows = self._text.rows_of(call)
-        if call.filter is None:
-            return RowAggregate("count", None, rows, BIGINT)
-        if not self._is_over_columns(call.filter):
-            return RowAggregate("count", None, rows, BIGINT, argument=self._chosen(call, ONE))
-        text = self._around.guarding.among(rows, self._filtered(call, "1"))
-        return RowAggregate("count", text, rows, BIGINT)
-
-    def _is_of_columns(self, call: RowCall) -> bool:
-        """Whether Spark can evaluate all that is in the call, on a row."""
-        return all(map(self._is_over_columns, call.operands))
-
-    def _is_over_columns(self, node: exp.Expr) -> bool:
-        names_anything = self.conjunct.names_anything(node)
-        return row_part(self.conjunct, node) is not None or not names_anything
-
-    def _row_text(self, node: exp.Expr) -> str:
-        part = row_part(self.conjunct, node)
-        return part.text if part else self.conjunct.parsed.cut(node)
-
-    def _filtered(self, call: RowCall, text: str) -> str:
-        """What is aggregated of a row; NULL for rows that FILTER leaves out."""
-        if call.filter is None:
-            return text
-        condition = self._row_text(call.filter)
-        self._check_filter(call.filter, self._type(condition, call.filter))
-        return f"CASE WHEN {condition} THEN {text} END"
-
-    def _chosen(self, call: RowCall, value: Expression) -> Expression:
-        """The same where the matcher evaluates it."""
-        if call.filter is None:
-            return value
-        condition = self.build(call.filter, ())
-        self._check_filter(call.filter, condition.type)
-        return Call("if", (condition, value, Constant(None, value.type)), value.type)
-
-    def _check_filter(self, node: exp.Expr, type_: Type) -> None:
-        if type_ != BOOL:
-            raise TypeMismatch(
-                f"FILTER takes a condition, not {name_of(type_)}", node, "compare it with something"
-            )
-
-    def _spread(self, call: RowCall) -> Expression:
-        """Variance or standard deviation, of doubles as in Spark."""
-        (argument,) = call.arguments
-        rows, name = self._text.rows_of(call), SPREADS[call.name]
-        if not self._is_of_columns(call):
-            value = self.build(argument, ())
-            self._check_number(call, value.type)
-            if value.type != DOUBLE:
-                value = Call("cast", (value,), DOUBLE)
-            value = self._chosen(call, value)
-            return RowAggregate(name, None, rows, DOUBLE, call.distinct, value)
-        text = self._row_text(argument)
-        self._check_number(call, self._type(text, argument))
-        text = self._filtered(call, f"CAST({text} AS DOUBLE)")
-        return RowAggregate(
-            name, self._around.guarding.among(rows, text), rows, DOUBLE, call.distinct
-        )
-
-    def _check_number(self, call: RowCall, type_: Type) -> None:
-        if type_.kind not in {"int", "float", "decimal", "null"}:
-            raise TypeMismatch(
-                f"{call.name}() does not take {name_of(type_)}", call.node, "use a number"
-            )
-
-    def _extreme(self, call: RowCall) -> Expression:
-        """max_by(x, y), min_by(x, y)"""
-        if len(call.arguments) != 2 or call.distinct:
-            raise TypeMismatch(
-                f"{call.name}() with {'DISTINCT' if call.distinct else 'a number of rows'} is not "
-                "supported in DEFINE",
-                call.node,
-                f"write {call.name}(x, y)",
-            )
-        if not self._is_of_columns(call):
-            raise TypeMismatch(
-                f"{call.name}() of CLASSIFIER or MATCH_NUMBER is not supported in DEFINE",
-                call.node,
-                "use columns",
-            )
-        rows, guarding = self._text.rows_of(call), self._around.guarding
-        x, y = map(self._row_text, call.arguments)
-        type_, by = (self._type(*each) for each in zip((x, y), call.arguments, strict=True))
-        if by.kind not in _ORDERED_BY:
-            raise TypeMismatch(
-                f"{call.name}() by {name_of(by)} is not supported in DEFINE",
-                call.arguments[1],
-                "choose by a number or a time",
-            )
-        chosen = guarding.among(rows, self._filtered(call, y))
-        x = guarding.among(rows, x)
-        return RowAggregate(EXTREMES[call.name], x, rows, type_, by=(chosen, by))
-
-    def _is_rows(self, argument: exp.Expr) -> bool:
-        """count(b.*), count(b)"""
-        is_name = isinstance(argument, exp.Column)
-        return is_name and self.conjunct.reference(argument) is None
-
-    def _of_argument(self, call: RowCall, how: AggregateRule) -> Expression:
-        """An aggregate whose argument the engine evaluates: it has CLASSIFIER or MATCH_NUMBER."""
-        value = self.build(call.arguments[0], ())
-        if how.argument != "{}":
-            value = self._tested(call, value)
-        value = self._chosen(call, value)
-        assert how.engine is not None
-        type_ = self._folded_type(call, how, value.type)
-        return RowAggregate(how.engine, None, self._text.rows_of(call), type_, call.distinct, value)
-
-    def _tested(self, call: RowCall, value: Expression) -> Expression:
-        """The argument of count_if, bool_or and bool_and, which must be BOOLEAN."""
-        if value.type != BOOL:
-            raise TypeMismatch(
-                f"{call.name}() takes a BOOLEAN, not {name_of(value.type)}", call.node
-            )
-        if call.name != "count_if":
-            return value
-        return Call("if", (value, ONE, Constant(None, BIGINT)), BIGINT)
-
-    def _folded_type(self, call: RowCall, how: AggregateRule, type_: Type) -> Type:
-        assert how.engine is not None
-        found = aggregate_type(how.engine, type_)
-        if found is None or (call.distinct and type_.kind == "other"):
-            raise TypeMismatch(
-                f"{call.name}() does not take {name_of(type_)}",
-                call.node,
-                "use a value that can be ordered"
-                if how.engine in {"min", "max"}
-                else "cast it to fewer digits: CAST(... AS DECIMAL(18,4))"
-                if type_.kind == "decimal"
-                else "use a number",
-            )
-        return found
 
 
 def _null_of_column(reference: Reference) -> str:

@@ -1,7 +1,7 @@
 """The aggregates of DEFINE beyond those that event patterns have, too.
 
-The matcher keeps them along the path: variance and standard deviation by the operations of Spark in
-their order, max_by and min_by as the row that is best so far.
+The matcher keeps variance and standard deviation along the path by the operations of Spark in their
+order, max_by and min_by as the row that is best so far; the others are folds in Python.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-EngineFold = Literal["stddev_samp", "stddev_pop", "var_samp", "var_pop", "max_by", "min_by"]
+EngineFold = Literal[
+    "stddev_samp", "stddev_pop", "var_samp", "var_pop", "max_by", "min_by", "first", "last",
+    "collect_list", "collect_list with nulls", "listagg", "mode", "percentile",
+    "bit_and", "bit_or", "bit_xor", "try_sum", "skewness", "kurtosis", "corr", "covar_pop",
+    "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx", "regr_sxy", "regr_syy",
+]  # fmt: skip
 
 SPREADS: Mapping[str, EngineFold] = {
     **dict.fromkeys(("stddev", "std", "stddev_samp"), "stddev_samp"),
@@ -19,11 +24,21 @@ SPREADS: Mapping[str, EngineFold] = {
 }
 EXTREMES: Mapping[str, EngineFold] = {"max_by": "max_by", "min_by": "min_by"}
 DEFINE_HINT = (
-    "use PREV, NEXT, FIRST, LAST or one of the aggregates count, sum, avg, min, max, count_if, "
-    "bool_and, bool_or, any_value, stddev, variance, max_by and min_by; measures also have all "
-    "others"
+    "only Spark computes it, and a condition cannot wait for Spark: return it as a measure and "
+    "test it on the answer, or use count, sum, avg, min, max, stddev, median, max_by, collect_list"
 )
-LIST_HINT = (
-    "a list cannot be tested row by row: count(DISTINCT b.kind) has the number of different "
-    "values, count_if(b.kind = 'x') > 0 tells whether one is among them; measures have {name}"
-)
+# What to write instead of approximations.
+REPLACEMENTS: Mapping[str, str] = {
+    "approx_count_distinct": "write count(DISTINCT b.kind), which is exact",
+    **dict.fromkeys(
+        ("percentile_approx", "approx_percentile", "percentile_disc"),
+        "write percentile(b.price, 0.5), which is exact",
+    ),
+    "histogram_numeric": "test a percentile, percentile(b.price, 0.9), or list the values: "
+    "collect_list(b.price)",
+    **dict.fromkeys(
+        ("approx_top_k", "count_min_sketch"),
+        "count what is asked for: count_if(b.kind = 'x'); mode() WITHIN GROUP (ORDER BY b.kind) "
+        "is the most frequent",
+    ),
+}

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import aggregate_rule, fold_list_sql, sorted_values_sql
+from spark_cep.expressions.aggregates import (
+    NAVIGATIONS,
+    aggregate_rule,
+    fold_list_sql,
+    sorted_values_sql,
+)
 from spark_cep.expressions.conditions import TypeMismatch
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.operands import InexactError
@@ -355,6 +360,9 @@ class _RowMeasureBody:
             "count", None, BIGINT, self._text.rows_of(call), call.distinct,
             self._text.scope.is_final(call),
         )  # fmt: skip
+        if call.name in NAVIGATIONS:
+            self._check_condition(call, rows)
+            return f"({self._chosen_row(call, replace(rows, distinct=False), show)})"
         if self._is_of_spark(call):
             return self._by_spark(call, rows)
         self._check_condition(call, rows)
@@ -426,6 +434,21 @@ class _RowMeasureBody:
 
     # ---- folds of lists --------------------------------------------------------------------------
 
+    def _chosen_row(self, call: RowCall, rows: Aggregate, show: ReadingWriter) -> str:
+        """first_value(x) IGNORE NULLS, any_value(x) FILTER (WHERE ...)"""
+        place = 1 if NAVIGATIONS[call.name] == "first" else -1
+        (argument,) = call.arguments
+        if call.ignores_nulls:
+            array = self._array(call.arguments, call, rows, show)
+            self._element_type(argument, rows)
+            return f"try_element_at(array_compact({array}), {place})"
+        assert call.filter is not None
+        value = self._element(argument, rows, show)
+        self._element_type(argument, rows)
+        condition = self._element(call.filter, rows, show)
+        array = self._mapped(rows, f"CASE WHEN {condition} THEN struct({value} AS x) END", show)
+        return f"try_element_at(array_compact({array}), {place}).x"
+
     def _fold(self, call: RowCall, rows: Aggregate, show: ReadingWriter) -> str:
         all_rows = replace(rows, distinct=False)
         how = aggregate_rule(call.name)
@@ -445,6 +468,8 @@ class _RowMeasureBody:
         array = self._array(arguments, call, all_rows, show)
         if call.distinct:
             array = f"array_distinct({array})"
+        if call.ignores_nulls is False:
+            return array if call.name != "collect_set" else f"array_distinct({array})"
         type_ = self._element_type(arguments[0], all_rows) if how.engine else Type("other")
         return fold_list_sql(call.name, array, type_, separator)
 

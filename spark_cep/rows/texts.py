@@ -35,7 +35,14 @@ from spark_cep.expressions.syntax import (
     apply_edits,
 )
 from spark_cep.expressions.user_functions import find_user_function
-from spark_cep.rows.calls import SEMANTICS_HINT, RowCall, RowCalls, call_kind_of, parse_calls
+from spark_cep.rows.calls import (
+    SEMANTICS_HINT,
+    RowCall,
+    RowCalls,
+    call_kind_of,
+    clause_nodes,
+    parse_calls,
+)
 from spark_cep.udfs.program import Variable
 
 if TYPE_CHECKING:
@@ -254,7 +261,7 @@ def session_calls(text: str, scope: RowScope) -> list[SessionCall]:
 
 def _span_of_call(parsed: ParsedExpression, node: exp.Expr) -> tuple[int, int]:
     """The characters of a call without its FILTER and WITHIN GROUP."""
-    while isinstance(node.parent, exp.Filter | exp.WithinGroup):
+    while isinstance(node.parent, exp.Filter | exp.WithinGroup | exp.IgnoreNulls):
         node = node.parent
     first, last = parsed.tokens_of(node)
     depth = 0
@@ -278,7 +285,9 @@ def _is_of_session(node: exp.Anonymous) -> bool:
 
 def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) -> None:
     parsed = calls.parsed
-    clauses = {parsed.span(each.node) for each in calls.calls.values() if each.filter is not None}
+    clauses = {
+        parsed.span(clause) for call in calls.calls.values() for clause in clause_nodes(call)
+    }
     for refusal in find_refusals(parsed, parsed.root, in_measure=not in_define):
         place = refusal.place
         shown = place.text[place.start : place.end]
@@ -288,25 +297,16 @@ def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) ->
         message, hint = refusal.message, refusal.hint
         if any(each in message for each in ("the aggregate", "FILTER", "window")):
             hint = _REPLACEMENTS.get(name, AGGREGATES_HINT)
-        if "IGNORE NULLS" in message and hint.startswith("over a Kleene"):
-            hint = (
-                "max_by(price, ts) FILTER (WHERE price IS NOT NULL) is the last price that is not "
-                "NULL, min_by the first"
-            )
-        if re.search(r"\bFILTER\s*\(", shown, re.I) and "FILTER" in message:
-            if (place.start, place.end) not in clauses:
+        if message.startswith(("FILTER is", "IGNORE NULLS is")):
+            if (place.start, place.end) in clauses:
+                continue
+            if message.startswith("FILTER"):
                 message = "FILTER follows an aggregate"
                 hint = "write sum(b.price) FILTER (WHERE b.price > 3)"
-            else:
-                continue
+            elif not hint.startswith("remove"):
+                message = "IGNORE NULLS follows FIRST, LAST or any_value"
+                hint = "write LAST(b.price) IGNORE NULLS"
         problems.add(message, place, hint=hint)
-    if in_define:
-        for part in parsed.root.find_all(exp.WithinGroup):
-            problems.add(
-                "WITHIN GROUP is not supported in DEFINE",
-                parsed.place(part),
-                hint="aggregates process rows in their order; MEASURES have WITHIN GROUP",
-            )
     for name, place in parsed.calls(parsed.root):
         if name in _OTHER_SYSTEMS:
             problems.add(

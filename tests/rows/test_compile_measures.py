@@ -183,7 +183,7 @@ def test_an_aggregate_that_two_measures_have_is_computed_once() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "at", "hint"),
     [
-        ("FIRST(price) FILTER (WHERE qty > 3)", "FIRST reads one row", "FIRST(price)", "max_by"),
+        ("PREV(price) FILTER (WHERE qty > 3)", "PREV reads one row", "PREV(price)", "max_by"),
         ("upper(name) FILTER (WHERE qty > 3)", "FILTER follows an agg", "upper(name)", "sum("),
         ("array_agg(price ORDER BY ts)", "not Spark SQL", "ORDER BY ts", "array_sort(array_agg"),
         ("max(b.price ORDER BY b.ts DESC)", "not Spark SQL", "ORDER BY b.ts", "max(b.price)"),

@@ -49,7 +49,10 @@ _EXTREMES: Final = {
 _EXTREME_ROWS: Final = {
     "min_by": (r.LEAST_AT_INT, r.LEAST_AT_FLOAT),
     "max_by": (r.MOST_AT_INT, r.MOST_AT_FLOAT),
+    "first": (r.FIRST_AT, r.FIRST_AT),
+    "last": (r.LAST_AT, r.LAST_AT),
 }
+_BITS: Final = {"bit_and": r.BIT_AND, "bit_or": r.BIT_OR, "bit_xor": r.BIT_XOR}
 _TIMES = ("timestamp", "timestamp_ntz", "interval", "months", "date")
 _T = TypeVar("_T")
 
@@ -154,7 +157,7 @@ class ConditionReads:
         everything = frozenset(range(len(self.program.variables)))
         which = _index_of(self.sets, everything if node.variables is None else node.variables)
         kind, column = self._fold_kind(node)
-        counts_once = node.distinct and node.name not in ("min", "max", "min_by", "max_by")
+        counts_once = node.distinct and node.name not in ("min", "max", *_EXTREME_ROWS)
         once = node.column if counts_once and node.column is not None else -1
         new = PathFold(kind, which, column[0], 0, once)
         for place, fold in enumerate(self.folds):
@@ -195,7 +198,7 @@ class ConditionReads:
         if node.type.kind == "float":
             kind = r.SPREAD if node.name in SPREADS else r.SUM_FLOAT
             return kind, self.column(node.column, DOUBLE, as_float=True)
-        return r.SUM_INT, self.column(node.column, Type("int"))
+        return _BITS.get(node.name, r.SUM_INT), self.column(node.column, Type("int"))
 
     def _add_column(self, column: ValueColumn) -> KernelColumn:
         columns = self.floats if column.is_float else self.ints

@@ -112,8 +112,8 @@ def _fold_row(
 def _fold_more(
     path: KernelPath, conditions: KernelConditions, fold: Any, size: Any, row: Any
 ) -> None:
-    """The same for spreads and for rows of extremes. Apart, because with them the function above is
-    too large to be inlined, which took a quarter more time."""
+    """The same for spreads, rows of extremes and bits. Apart, because with them the function above
+    is too large to be inlined, which took a quarter more time."""
     kind, column, values = path.folds[fold, 0], path.folds[fold, 2], path.folds[fold, 3]
     distinct = path.folds[fold, 4]
     count = path.counts[fold, size - 1]
@@ -123,7 +123,7 @@ def _fold_more(
         path.floats[values + 1, size] = path.floats[values + 1, size - 1]
     else:
         path.ints[values, size] = path.ints[values, size - 1]
-    if kind in (r.LEAST_AT_INT, r.MOST_AT_INT):
+    if kind in (r.LEAST_AT_INT, r.MOST_AT_INT) or kind >= r.FIRST_AT:
         flag = conditions.int_flags[column, row]
     else:
         flag = conditions.float_flags[column, row]
@@ -160,8 +160,21 @@ def _add_value(
         path.floats[values + 1, size] += delta * (delta - step)
         return
     found = path.ints[values, size]
-    if count == 0:
+    if kind >= r.BIT_AND:
+        number = conditions.int_columns[column, row]
+        if count == 0:
+            path.ints[values, size] = number
+        elif kind == r.BIT_AND:
+            path.ints[values, size] = found & number
+        elif kind == r.BIT_OR:
+            path.ints[values, size] = found | number
+        else:
+            path.ints[values, size] = found ^ number
+        return
+    if count == 0 or kind == r.LAST_AT:
         is_worse = False
+    elif kind == r.FIRST_AT:
+        is_worse = True
     elif kind == r.LEAST_AT_INT:
         is_worse = conditions.int_columns[column, row] > conditions.int_columns[column, found]
     elif kind == r.MOST_AT_INT:

@@ -99,6 +99,11 @@ LEAST_AT_INT: Final = 8  # the last row that has the least value
 LEAST_AT_FLOAT: Final = 9
 MOST_AT_INT: Final = 10
 MOST_AT_FLOAT: Final = 11
+FIRST_AT: Final = 12  # the first row that has a value
+LAST_AT: Final = 13
+BIT_AND: Final = 14
+BIT_OR: Final = 15
+BIT_XOR: Final = 16
 
 # Keys by which two paths are compared.
 KEY_LAST: Final = 0

@@ -18,6 +18,7 @@ from spark_cep.udfs.rows import arrays, loading
 from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.bounds import SearchBounds
 from spark_cep.udfs.rows.bytecode import SPREADS
+from spark_cep.udfs.rows.folds import FoldedPath, RunningFold, is_python_fold
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.records import BEGIN, LABELS, NO, NOT_YET, NUMBER, PC, ROW, YES
@@ -162,6 +163,13 @@ class PythonEvaluator:
         self._is_open = ends.open_rows(table)
         self._read_past_end = False
         self._stretches: dict[int, StretchEvaluator] = {}
+        self._folds: dict[Aggregate, RunningFold] = {}
+        # What aggregates have cost since the charge was taken, in steps.
+        self._fold_steps = 0
+
+    def take_fold_steps(self) -> int:
+        taken, self._fold_steps = self._fold_steps, 0
+        return taken
 
     def answer(self, state: Array, labels: Array) -> int:
         """Whether the condition that the kernel stopped at holds, or whether the match that it
@@ -268,9 +276,9 @@ class PythonEvaluator:
         self._read_past_end |= bool(self._is_open[path.row])
 
     def _aggregate(self, leaf: Aggregate, path: _SearchPath) -> Vector:
+        if is_python_fold(leaf.name):
+            return self._folded(leaf, path)
         rows = path.rows(leaf.variables)
-        if leaf.by is not None:
-            return self._extreme_row(leaf, rows)
         if leaf.argument is not None:
             values = self._argument(leaf.argument, rows, path)
         elif leaf.column is None:
@@ -286,23 +294,13 @@ class PythonEvaluator:
         )
         return fold_list(elements, leaf.name, leaf.type, self._tally)  # type: ignore[arg-type]
 
-    def _extreme_row(self, leaf: Aggregate, rows: Array) -> Vector:
-        """max_by and min_by: of equal rows the last."""
-        assert leaf.by is not None
-        assert leaf.column is not None
-        compared = self._table.columns.gather(*leaf.by, rows)
-        known = np.ones(len(rows), np.bool_) if compared.valid is None else compared.valid
-        best: int | None = None
-        for place in np.flatnonzero(known).tolist():
-            new, old = compared.values[place], compared.values[best or 0]
-            if leaf.name == "max_by":
-                new, old = old, new
-            # NaN is the largest; of equal values the later is taken.
-            if best is None or not (old < new or (new != new and old == old)):  # noqa: PLR0124
-                best = place
-        if best is None:
-            return self._null(RowRead("current", leaf.column, leaf.type))
-        return self._table.columns.gather(leaf.column, leaf.type, rows[best : best + 1])
+    def _folded(self, leaf: Aggregate, path: _SearchPath) -> Vector:
+        fold = self._folds.get(leaf)
+        if fold is None:
+            fold = self._folds[leaf] = RunningFold(leaf, self._table, self._tally)
+        found = fold.value(FoldedPath(path.begin, path.labels, path.number))
+        self._fold_steps += fold.cost
+        return found
 
     def _argument(self, argument: Expression, rows: Array, path: _SearchPath) -> Vector:
         """The expression at each aggregated row, which is the current row in it."""
@@ -556,7 +554,8 @@ class KernelSearch:
         state[r.ANSWER] = self._evaluator.answer(state, found.labels)
         state[r.PHASE] = r.ANSWERED
         length = int(state[r.ROW] - state[r.BEGIN])
-        state[r.CHARGED] += QUESTION_STEPS + QUESTION_ROW_STEPS * length
+        folds = self._evaluator.take_fold_steps()
+        state[r.CHARGED] += QUESTION_STEPS + QUESTION_ROW_STEPS * length + folds
 
     def _count(self, state: Array) -> None:
         self._tally.errors += int(state[r.ERRORS])
