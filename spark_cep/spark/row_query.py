@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.errors import PatternError
 from spark_cep.expressions.problems import Problems
 from spark_cep.expressions.remote_calls import (
     LookupRequests,
@@ -346,6 +347,11 @@ class RowQuery:
             time = self.source.df.select(first.alias("time")).schema["time"]
             text = str(self.compiled.orders[0].expression)
         check_watermark(time, text)
+        if self.compiled.orders[0].descending:
+            raise PatternError(
+                "a stream is ordered by its event time, which is ascending",
+                hint="remove DESC; other order columns may be descending",
+            )
 
     def form(self) -> Data:
         return self.query.form(self._program, self.lookups.meanings())

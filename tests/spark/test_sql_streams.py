@@ -143,6 +143,11 @@ REFUSED = {
            MEASURES b.x AS x PATTERN (a b) DEFINE b AS x > (SELECT max(x) FROM streamed))""",
         "cannot read a stream", "(SELECT max(x) FROM streamed)", "read a table",
     ),
+    "a descending event time": (
+        """SELECT * FROM streamed MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts DESC, u
+           MEASURES b.x AS x PATTERN (a b) DEFINE b AS x > 1)""",
+        "event time, which is ascending", "MATCH_RECOGNIZE", "remove DESC",
+    ),
     "the end of the partition": (
         """SELECT * FROM streamed MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts, u
            MEASURES b.x AS x PATTERN (a b $) DEFINE b AS x > 1)""",
