@@ -12,7 +12,7 @@ A navigation or an aggregate is over one variable, one subset, or all rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -28,6 +28,7 @@ from spark_cep.expressions.names import (
 )
 from spark_cep.expressions.problems import Problems
 from spark_cep.expressions.refusals import find_refusals
+from spark_cep.expressions.schema import HIDDEN_PREFIX
 from spark_cep.expressions.syntax import (
     SPARK_FUNCTIONS,
     ParsedExpression,
@@ -221,6 +222,7 @@ def resolve_text(text: str, scope: RowScope, problems: Problems) -> ResolvedRowT
             f"this is not a Spark SQL expression: {problem.message}", problem.place, hint=hint
         )
         return None
+    _check_stars(calls, scope, problems)
     _check_functions(calls, problems, in_define=in_define)
     found = _RowTextResolver(calls, scope, problems).run()
     return found if len(problems.found) == before else None
@@ -281,6 +283,32 @@ def _is_of_session(node: exp.Anonymous) -> bool:
         or name.startswith("__cep_")
         or find_user_function(name.lower()) is not None
     )
+
+
+def _check_stars(calls: RowCalls, scope: RowScope, problems: Problems) -> None:
+    """Refuses a `*` where it would not be the columns of the input: Spark computes measures on the
+    answer, and a statement with subqueries adds columns to the input."""
+    parsed = calls.parsed
+    is_row = not any(each.name.startswith(HIDDEN_PREFIX) for each in scope.names.columns)
+    inside = {id(each.node) for each in calls.calls.values()}
+    for star in parsed.root.find_all(exp.Star):
+        around = list(_ancestors(star))
+        if isinstance(star.parent, exp.Column | exp.Count):
+            continue
+        in_call = any(id(each) in inside for each in around)
+        if is_row and (in_call or (scope.own is not None and around)):
+            continue
+        problems.add(
+            "* is not a value here",
+            parsed.place(star),
+            hint="name the columns, struct(b.price, b.qty), or count rows: count(*)",
+        )
+
+
+def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
 
 
 def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) -> None:

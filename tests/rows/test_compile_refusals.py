@@ -215,6 +215,8 @@ def test_subsets_that_name_each_other_are_refused() -> None:
         ({"measures": {"m": "explode(tags)"}}, "returns several rows", "explode", "exists"),
         ({"measures": {"m": "1", "M": "2"}}, "the measure M is defined twice", "M", "another"),
         ({"measures": {"m": "b.price - name - 1"}}, "the measure m: cannot type", "b.price", None),
+        ({"measures": {"m": "to_json(struct(*))"}}, "* is not a value here", "*", "struct(b.price"),
+        ({"define": {"b": "*"}}, "* is not a value here", "*", "count(*)"),
         ({"order_by": "nope"}, "order_by: the input has no column nope", "nope", "its columns"),
         ({"order_by": "abs(PREV(price))"}, "PREV refers to a match", "PREV", "of the input"),
         ({"order_by": "classifier() DESC"}, "CLASSIFIER refers to a match", "classifier", "input"),

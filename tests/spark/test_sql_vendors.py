@@ -256,3 +256,12 @@ def test_the_longest_match(session: SparkSession) -> None:
     assert {length for *_, length in preferred} == {1}
     # 8 9 11 12 11 10 13 14 13, from 9 on: all that rises, or one row and a fall.
     assert [row[2] for row in sorted(found)] == [3, 2, 2, 2, 2]
+
+
+def test_a_star_does_not_show_the_columns_of_subqueries(session: SparkSession) -> None:
+    shown = clause("ORDER BY n, ts, symbol MEASURES collect_list(struct(*)) AS all PATTERN (a)")
+    (first, *_) = sql(session, shown).collect()
+    assert first["all"][0].asDict().keys() == {"symbol", "n", "ts", "price", "kind"}
+    for star in ("collect_list(struct(*))", "hash(*) + (SELECT 1)"):
+        with pytest.raises(PatternError, match=r"\* is not a value here"):
+            sql(session, clause(f"ORDER BY ts MEASURES {star} AS a, (SELECT 1) AS b PATTERN (a)"))
