@@ -60,6 +60,9 @@ class LocalTyper:
     ) -> list[Type | str]:
         return [self._answer(each) for each in expressions]
 
+    def session_function(self, text: str, name: str) -> None:
+        """No session, no functions."""
+
     def add_aggregates(self, aggregates: Sequence[tuple[str, str]]) -> list[str | None]:
         self._columns.update({name: Type("other") for name, _ in aggregates})
         return [None] * len(aggregates)

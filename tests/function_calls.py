@@ -19,7 +19,14 @@ from spark_cep.rows.conditions import ConditionTranslation
 from spark_cep.rows.conjuncts import RowConjunct, VariableGuards
 from spark_cep.rows.leaves import ConditionContext, LeafContext, ship_row_expression
 from spark_cep.rows.texts import RowScope, RowTypes, resolve_text, row_pattern_names
-from spark_cep.udfs.expressions import Call, Cell, Constant, Expression, Type
+from spark_cep.udfs.expressions import (
+    Call,
+    Cell,
+    Constant,
+    Expression,
+    LambdaArgument,
+    Type,
+)
 from spark_cep.udfs.row_program import RowRead
 from spark_cep.udfs.rows.leaves import replace_with_cells
 from spark_cep.udfs.rows.table import TextExpressions
@@ -129,6 +136,8 @@ def to_json(node: Expression) -> list[Any]:
         return ["constant", type_, value.hex() if isinstance(value, bytes) else value]
     if isinstance(node, RowRead):
         return ["read", type_, node.anchor, node.column]
+    if isinstance(node, LambdaArgument):
+        return ["argument", type_, node.number]
     assert isinstance(node, Call)
     return ["call", type_, node.name, *map(to_json, node.arguments)]
 
@@ -140,4 +149,6 @@ def from_json(form: Sequence[Any]) -> Expression:
         return Constant(bytes.fromhex(rest[0]) if of.kind == "binary" else rest[0], of)
     if kind == "read":
         return RowRead(rest[0], rest[1], of)
+    if kind == "argument":
+        return LambdaArgument(rest[0], of)
     return Call(rest[0], tuple(map(from_json, rest[1:])), of)

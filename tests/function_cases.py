@@ -180,6 +180,69 @@ CAST(least(a.ts, ts) AS BIGINT) | CAST((a.i > i) AS INT) | CAST((a.i > i) AS STR
 CAST(a.x / 7 + x * 1e-5 AS STRING)
 CAST(pow(2, a.i * 11 - i) AS STRING) | CAST(a.x * 1e7 + x AS STRING)
 """
+NESTED = """
+exists(a.l, x -> x = k) | forall(a.l, x -> x <> k) | filter(a.m, x -> x > i)
+transform(a.m, x -> x + i) | transform(a.m, (x, n) -> x * n + a.i)
+aggregate(a.m, 0, (acc, x) -> acc + x * i)
+aggregate(a.m, 0L, (acc, x) -> acc + x * n, acc -> acc % 7)
+aggregate(a.m, 0, (acc, x) -> if(x > i, acc + 1, acc)) > 1
+zip_with(a.m, m, (x, y) -> coalesce(x, 0) - coalesce(y, i))
+map_filter(a.o, (key, v) -> key = k OR v > i) | transform_values(a.o, (key, v) -> v + i)
+transform_keys(a.o, (key, v) -> concat(key, k)) | map_zip_with(a.o, o, (key, v, w) -> v + w)
+exists(a.m, x -> x / i > 1) | exists(a.m, x -> exists(m, y -> y = x))
+transform(a.l, x -> upper(concat(x, k))) | filter(a.l, x -> x LIKE k || '%')
+transform(a.w, x -> x + get(w, 0)) | size(filter(a.m, x -> x IS NOT NULL AND x <> i))
+array_contains(transform(a.m, x -> x + 1), i) | filter(a.w, y -> y > a.x AND y < 100)
+exists(array(a.s, k), x -> x = 'ab') | transform(a.m, x -> named_struct('v', x, 'w', i))
+exists(transform(a.m, x -> struct(x AS v, i AS w)), e -> e.v > e.w)
+named_struct('x', a.i, 'y', k).y | struct(a.i AS x, k).x
+named_struct('x', a.i, 'y', k) = named_struct('x', i, 'y', a.k)
+struct(a.i, i) IN (struct(1, 2), struct(a.i, a.i + 1)) | (a.i, k) = (i, a.k)
+(a.i, i) IN ((1, 1), (0, a.i)) | named_struct('x', a.x, 'y', i) < named_struct('x', x, 'y', a.i)
+named_struct('x', a.x, 'y', i) <=> named_struct('x', x, 'y', a.i)
+named_struct('x', a.x, 'y', k) <> named_struct('x', x, 'y', a.k) | map('a', a.i, 'b', i)
+map_keys(map(a.k, i)) | map_values(map(a.k, i, 'zz', 3))
+map_entries(map_concat(a.o, map('q', i))) | map_concat(a.o, o)
+map_from_arrays(array(a.s, 'q'), array(i, 2)) | map_from_entries(array(struct(a.s, i)))
+map_keys(transform_values(a.o, (k1, v) -> i)) | a.l = l | a.m < m | a.w >= w | a.l <=> l
+a.m IN (m, array(i)) | coalesce(a.m, m) | CASE WHEN a.i > i THEN a.l ELSE l END
+if(a.i > i, a.m, m) | least(a.m, m) | greatest(a.w, w) | flatten(array(a.l, l))
+arrays_zip(a.l, m) | array_repeat(a.k, i) | array_insert(a.m, i, a.i)
+array_compact(concat(a.l, l)) | sequence(a.i, i) | sequence(a.i, i, nullif(i, 0))
+array_sort(concat(a.m, m)) | array_sort(concat(a.w, w)) | cardinality(flatten(array(a.l, l)))
+nvl2(a.k, k, s) | ifnull(a.k, k) | nvl(a.i, i) | sort_array(array(struct(a.i, k), struct(i, a.k)))
+array_max(array(struct(a.x, k), struct(x, a.k))) | arrays_zip(a.l, m)[0].l
+transform(arrays_zip(a.m, l), p -> p.m + i)
+aggregate(a.l, '', (acc, x) -> concat(acc, coalesce(x, k)))
+transform(sequence(1, abs(a.i) + 1), n -> n * i) | exists(array(a.o[k], i), y -> y > 1)
+array_distinct(transform(a.w, x -> x * x)) | forall(a.m, x -> x > i) AND exists(m, x -> x < a.i)
+filter(a.m, (x, n) -> n < i)
+transform(a.m, x -> CASE WHEN x > i THEN 'big' WHEN x = i THEN k ELSE NULL END)
+aggregate(a.m, struct(0 AS s), (acc, x) -> struct(acc.s + x + i AS s), acc -> acc.s / 2)
+array_contains(transform(a.l, x -> lower(concat(x, k))), k) AND exists(l, x -> x || k = a.k)
+"""
+OTHERS = """
+hash(a.i, k) | hash(a.n, i, a.t, t) | hash(a.x, f, a.f) | hash(a.d, e, a.e, d) | hash(a.dt, ts, z)
+hash(a.b, h, a.s) | hash(a.l, m, a.w) | hash(struct(a.i, k), named_struct('u', a.l))
+hash(a.y, u) | xxhash64(a.i, k) | xxhash64(a.n, i, a.t, t) | xxhash64(a.x, f, a.f)
+xxhash64(a.d, e, a.e, d) | xxhash64(a.dt, ts, z) | xxhash64(a.b, h, a.s) | xxhash64(a.l, m, a.w)
+xxhash64(a.k || k || a.k || 'abcdefghijklmnopqrstuvwxyz0123456789', i)
+hash(concat(a.k, k, 'abcdefg')) | abs(hash(a.k, k)) % 3
+format_string('%s-%5s|%-6s|%.2s', a.k, i, b, a.s)
+format_string('%d %05d %+d %,d %x', a.i, i, n, a.n, n)
+printf('%.1f %+08.2f %s%% %,f', a.x, x / 3, k, a.f * f)
+format_string(concat('%s', '%n'), a.k || k) | format_number(a.x + x, 2)
+format_number(a.d + d, 1) | format_number(a.i * i, 0) | format_number(a.n - i, 3)
+conv(concat(a.i, i), 10, 16) | conv(a.k, 16, i + 8) | conv(concat(a.n, ''), 10, -2 - abs(i))
+factorial(a.i + i) | cbrt(a.x + x) | cbrt(a.x / (x + 1e-3)) | width_bucket(a.x, x, 10.5, i)
+width_bucket(x, 5, a.x, 4) | regexp_extract_all(concat(a.k, k), '([a-z])(.)?', 2)
+regexp_instr(concat(a.k, k), 'b|n') | typeof(a.i + i) = 'int' AND a.i > i | equal_null(a.k, k)
+date_format(greatest(a.ts, ts), 'yyyy-MM-dd HH:mm:ss.SSS')
+date_format(date_add(a.dt, i), 'EEE, d MMMM yy') | date_format(least(a.ts, ts), "h:m:s a '' q")
+date_format(greatest(a.z, z), 'EEEE''x''MMM') | from_unixtime(a.i * 86400 * i)
+from_unixtime(a.i + i, 'dd.MM.yyyy HH')
+date_format(timestampadd(YEAR, i * 4000, a.ts), 'yyyy|y|yy')
+"""
 
 
 def texts(group: str) -> list[str]:
@@ -193,6 +256,8 @@ GROUPS = {
     "times": texts(TIMES),
     "arrays": texts(ARRAYS),
     "casts": texts(CASTS),
+    "nested": texts(NESTED),
+    "others": texts(OTHERS),
 }
 # ANSI, and the time zone of the session.
 SETTINGS = {"ansi": (True, "America/New_York"), "plain": (False, "Europe/Berlin")}

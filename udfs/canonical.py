@@ -24,6 +24,7 @@ from spark_cep.udfs.expressions import (
     Cell,
     Constant,
     Expression,
+    LambdaArgument,
     Member,
     RemoteCall,
     UserCall,
@@ -265,6 +266,8 @@ def expression(node: Expression) -> Data:
         form = {"call": node.name, "of": _all(node.arguments)}
     elif isinstance(node, Constant):
         form = {"literal": _literal(node.value)}
+    elif isinstance(node, LambdaArgument):
+        form = {"argument": node.number}
     elif isinstance(node, RemoteCall):
         path = _given("path", list(node.path), [])
         form = {"remote": node.remote, "of": _all(node.arguments), **path}

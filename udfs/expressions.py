@@ -94,7 +94,7 @@ class Call(Expression):
     arithmetic   + - * / % div neg abs         nullness    is_null is_not_null coalesce nullif
     choice       if (condition, then, else)    selection   least greatest in (value, items...)
     conversion   cast (numeric widening only)  floats      isnan
-    functions    as in `functions/registry.py`
+    functions    as in `functions/registry.py`; with lambda functions `values/lambdas.py`
     `CASE` becomes nested `if`, `BETWEEN` two comparisons under `and`.
     """
 
@@ -104,6 +104,15 @@ class Call(Expression):
 
     def children(self) -> tuple[Expression, ...]:
         return self.arguments
+
+
+@dataclass(frozen=True)
+class LambdaArgument(Expression):
+    """An argument of a lambda function around it. `Call("->", (body, *arguments))` is the lambda,
+    an argument of a call such as `transform`. Numbers are unique in a condition."""
+
+    number: int
+    type: Type
 
 
 @dataclass(frozen=True)

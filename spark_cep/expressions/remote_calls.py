@@ -24,6 +24,7 @@ from spark_cep.expressions.syntax import (
 if TYPE_CHECKING:
     from spark_cep.expressions.schema import Typer
     from spark_cep.udfs.expressions import Constant, Type
+    from spark_cep.udfs.functions.session import SessionFunction
 
 
 @dataclass(frozen=True)
@@ -404,6 +405,9 @@ class PlaceholderTyper:
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         return self._typer.constants(expressions)
+
+    def session_function(self, text: str, name: str) -> SessionFunction | str | None:
+        return self._typer.session_function(self._replace(text), name)
 
     def _replace_if_text(self, expression: object) -> object:
         return self._replace(expression) if isinstance(expression, str) else expression

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Union
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Constant, Type
+    from spark_cep.udfs.functions.session import SessionFunction
 
 # What a typer says of an aggregate among expressions over one row.
 NOT_OF_ONE_ROW = "an aggregate function has no place in a condition on one row."
@@ -69,6 +70,11 @@ class Typer(Protocol):
 
     def constants(self, expressions: Sequence[str]) -> list[Constant | str]:
         """Values of constant expressions."""
+        ...
+
+    def session_function(self, text: str, name: str) -> SessionFunction | str | None:
+        """The Python function of the session that a text over an input row calls; None if it calls
+        none."""
         ...
 
 

@@ -8,7 +8,6 @@ imports pyspark; Spark is asked for types through the typer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -311,7 +310,7 @@ def _translate_condition(
     return _DefineCondition(expression, conjunct.rows, conjunct.text)
 
 
-def _hint_for(reason: str) -> str:
+def _hint_for(reason: str) -> str:  # noqa: PLR0911
     """What to write instead of what the engine does not compute."""
     if "DECIMAL" in reason:
         return "compute with DOUBLE: CAST(d AS DOUBLE)"
@@ -319,11 +318,12 @@ def _hint_for(reason: str) -> str:
         return "compare parts of them, or texts without a collation: lower(CAST(name AS STRING))"
     if " mix " in reason:
         return "cast one of them to the type of the other"
-    if re.match(r"(exists|forall|filter|transform|aggregate|reduce|zip_with|any_match)\(", reason):
-        return (
-            "between rows of the match there are no lambda functions: use array_contains(a.tags, "
-            "kind), arrays_overlap, array_intersect, or compute the array over one row"
-        )
+    if reason.startswith("array_sort()"):
+        return "sort structs whose first field is what decides: array_sort(transform(...))"
+    if reason.startswith(("to_json(", "from_json(")):
+        return "compare the values themselves: struct(a.x, y) = struct(x, a.y)"
+    if reason.startswith(("to_date(", "to_timestamp(", "unix_timestamp(")):
+        return "read the text of each row before you combine the two: to_date(a.day, 'dd.MM.yyyy')"
     return (
         "every function may stand around one row's columns, upper(a.kind), and around those of the "
         "row with its PREV and NEXT; between rows of the match there are the functions of the page "

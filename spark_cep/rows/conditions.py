@@ -26,16 +26,27 @@ from spark_cep.expressions.conditions import (
     is_column,
     over_one_row,
     row_part,
+    user_function_of,
 )
 from spark_cep.expressions.names import Reference, quote_name
 from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOperand
+from spark_cep.expressions.syntax import apply_edits
 from spark_cep.expressions.types import name_of
 from spark_cep.rows.conjuncts import CALL_MARKERS, TimeDifference, difference_of, neighbour_sql
 from spark_cep.rows.define_aggregates import AggregateTranslation
 from spark_cep.rows.functions import FunctionConversion, sql_name_of, translate_function
 from spark_cep.rows.leaves import RowPresence
+from spark_cep.rows.nested import translate_nested
 from spark_cep.rows.texts import CURRENT_ROW, RowPosition
-from spark_cep.udfs.expressions import BIGINT, Call, Constant, Expression, Type
+from spark_cep.udfs.expressions import (
+    BIGINT,
+    Call,
+    Constant,
+    Expression,
+    LambdaArgument,
+    Type,
+    UserCall,
+)
 from spark_cep.udfs.row_program import MatchNumber
 
 if TYPE_CHECKING:
@@ -62,6 +73,7 @@ class ConditionTranslation(AggregateTranslation):
         super().__init__(conjunct, session, around)
         self.conversion = FunctionConversion(session)
         self._built: dict[tuple[int, Guards], Expression] = {}
+        self.arguments: dict[int, LambdaArgument] = {}
 
     def build(self, node: exp.Expr, guards: Guards) -> Expression:
         known = self._built.get((id(node), guards))
@@ -69,21 +81,32 @@ class ConditionTranslation(AggregateTranslation):
             known = self._built[id(node), guards] = self._build(node, guards)
         return known
 
-    def _build(self, node: exp.Expr, guards: Guards) -> Expression:
+    def _build(self, node: exp.Expr, guards: Guards) -> Expression:  # noqa: PLR0911
         call = self._text.calls.at(node)
         if call is not None:
             return self._call(call)
+        number = self.conjunct.arguments.get(id(node))
+        if number is not None:
+            return self.arguments[number]
         part = row_part(self.conjunct, node)
         if part is not None:
             return self._over_one_row(part, guards)
         if not self.conjunct.names_anything(node):
             return self.fixed(node)
+        function = user_function_of(node)
+        if function is not None:
+            arguments = tuple(self.build(each, guards) for each in node.expressions)
+            return UserCall(function.name, function.function, arguments, function.returns)
         if self._is_of_label(node):
             return self._of_label(node)
         try:
             return self.by_rule(node, guards)
         except InexactError:
-            found = self._without_rule(node, guards) or translate_function(self, node, guards)
+            found = (
+                self._without_rule(node, guards)
+                or translate_nested(self, node, guards)
+                or translate_function(self, node, guards)
+            )
             if found is None:
                 raise
             return found
@@ -100,8 +123,11 @@ class ConditionTranslation(AggregateTranslation):
             return RowOperand(0, text, type_, may_fail=True)
 
     def type_between_rows(self, node: exp.Expr) -> Type:
-        """The type that Spark gives the node: that of the same text with all names read at one row
-        and a NULL in place of each other call."""
+        """The type that Spark gives the node: that of its text at one row."""
+        return self._type(self.text_between_rows(node), node)
+
+    def text_between_rows(self, node: exp.Expr) -> str:
+        """The node with all names read at one row and a NULL in place of each other call."""
         parsed = self.conjunct.parsed
         if isinstance(node.parent, exp.Not) and parsed.span(node) == parsed.span(node.parent):
             node = node.parent  # NOT stands inside the text: k NOT RLIKE a.k
@@ -117,14 +143,55 @@ class ConditionTranslation(AggregateTranslation):
             elif call.inside not in replaced:
                 null = f"CAST(NULL AS {sql_name_of(self._call(call).type)})"
                 edits.append((call.start, call.end, null))
+        elements, nulls = self._nulls_of_elements(node), self._nulls_of_functions(node)
+        covered = [(call.start, call.end) for call in replaced]
+        covered += [(start, end) for start, end, _ in nulls]
         start, end = parsed.span(node)
         edits += [
-            each.edit()
-            for each in self.conjunct.references
-            if start <= each.start < end
-            and not any(call.start <= each.start < call.end for call in replaced)
+            *nulls,
+            *(
+                each
+                for each in [*(each.edit() for each in self.conjunct.references), *elements]
+                if start <= each[0] < end and not any(a <= each[0] < b for a, b in covered)
+            ),
         ]
-        return self._type(parsed.cut(node, edits), node)
+        if elements:
+            return apply_edits(parsed.text, start, end, edits)
+        return parsed.cut(node, edits)
+
+    def _nulls_of_elements(self, node: exp.Expr) -> list[tuple[int, int, str]]:
+        """NULLs of their types for the arguments of lambda functions around the node. The tree has
+        no places for them, so they are found among the tokens."""
+        parsed, numbers = self.conjunct.parsed, self.conjunct.arguments
+        inner = [(f, [each.name.casefold() for each in f.expressions])
+                 for f in node.find_all(exp.Lambda)]  # fmt: skip
+        bound = {numbers[id(each)] for f, _ in inner for each in f.expressions}
+        free = {
+            each.name.casefold(): numbers[id(each)]
+            for each in node.find_all(exp.Identifier)
+            if numbers.get(id(each), -1) not in {-1, *bound}
+        }
+        hidden = [(*parsed.tokens_of(f), names) for f, names in inner if free.keys() & set(names)]
+        found = []
+        first, last = parsed.tokens_of(node)
+        for at in range(first, last + 1):
+            token, name = parsed.tokens[at], parsed.tokens[at].text.casefold()
+            before = parsed.tokens[at - 1].text.upper() if at else ""
+            is_hidden = any(a <= at <= b and name in names for a, b, names in hidden)
+            if name in free and before not in {".", "AS"} and not is_hidden:
+                null = f"CAST(NULL AS {sql_name_of(self.arguments[free[name]].type)})"
+                found.append((token.start, token.end + 1, null))
+        return found
+
+    def _nulls_of_functions(self, node: exp.Expr) -> list[tuple[int, int, str]]:
+        """NULLs of their types for calls of user functions, which Spark does not know."""
+        found: list[tuple[int, int, str]] = []
+        for each in node.walk():
+            function = user_function_of(each)
+            start, end = self.conjunct.parsed.span(each) if function else (0, 0)
+            if function and not any(a <= start < b for a, b, _ in found):
+                found.append((start, end, f"CAST(NULL AS {name_of(function.returns)})"))
+        return found
 
     def one_row(self, nodes: Sequence[exp.Expr]) -> tuple[int, tuple[str, ...]] | None:
         """As in an event pattern, and through navigation: PREV(kind) = 'n' is over one row."""
@@ -224,6 +291,8 @@ class ConditionTranslation(AggregateTranslation):
     def _one_row(self, node: exp.Expr) -> int | None:
         """The only row that a node mentions; None if there are several, or other calls than
         navigation."""
+        if self.conjunct.depends_on_element(node) or self.conjunct.calls_user_function(node):
+            return None
         numbers = self.conjunct.named(node) - CALL_MARKERS
         below = self._text.calls.below(node)
         is_plain = all(each.kind in {"physical", "logical"} for each in below)
@@ -252,6 +321,7 @@ class ConditionTranslation(AggregateTranslation):
     # ---- calls -----------------------------------------------------------------------------------
 
     def _call(self, call: RowCall) -> Expression:
+        self._check_inside(call)
         if call.kind == "number":
             return MatchNumber(BIGINT)
         if call.kind == "classifier":
@@ -259,6 +329,22 @@ class ConditionTranslation(AggregateTranslation):
         if call.kind == "aggregate":
             return self._aggregate(call)
         return self._navigation(call)
+
+    def _check_inside(self, call: RowCall) -> None:
+        """Refuses what only the worker computes in a call that reads other rows."""
+        spelled, node = self.conjunct.parsed.call_name(call.node) or call.name, call.node
+        if self.conjunct.calls_user_function(node):
+            raise TypeMismatch(
+                f"{spelled.upper()} cannot contain a call of a cep.udf",
+                node,
+                "call the function with its value: near(PREV(price), price)",
+            )
+        if self.conjunct.depends_on_element(node):
+            raise TypeMismatch(
+                f"{spelled.upper()} cannot contain the argument of a lambda function",
+                node,
+                "it takes columns: exists(a.tags, t -> t = PREV(kind))",
+            )
 
     def _navigation(self, call: RowCall) -> Expression:
         argument = call.arguments[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from spark_cep.expressions.conditions import Conjunct, row_part
+from spark_cep.expressions.conditions import Conjunct, row_part, user_function_of
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.syntax import SyntaxProblem
 from spark_cep.expressions.types import UNITS_US
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 # Added to the names of every call, so that no expression with a call is a part over one row.
 CALL_MARKERS = frozenset({-1, -2})
+# Arguments of lambda functions are in the names of what is between them and their lambda, as two
+# numbers below these.
+_FIRST_ARGUMENT = -3
+
+
+def _markers(argument: int) -> frozenset[int]:
+    return frozenset({_FIRST_ARGUMENT - 2 * argument, _FIRST_ARGUMENT - 2 * argument - 1})
 
 
 class RowConjunct(Conjunct):
@@ -54,7 +61,31 @@ class RowConjunct(Conjunct):
         return self.number(self.resolved.row_of(reference))
 
     def names_anything(self, node: exp.Expr) -> bool:
-        return bool(self.named(node))
+        return bool(self.named(node)) or self.calls_user_function(node)
+
+    def calls_user_function(self, node: exp.Expr) -> bool:
+        return any(map(user_function_of, node.walk()))
+
+    def depends_on_element(self, node: exp.Expr) -> bool:
+        """Whether the node has arguments of a lambda function around it."""
+        return min(self.named(node), default=0) <= _FIRST_ARGUMENT
+
+    @cached_property
+    def arguments(self) -> dict[int, int]:
+        """By node id, the number of a lambda function's argument, where it is bound or used."""
+        found: dict[int, int] = {}
+        count = 0
+        # From the outside in: an inner argument hides an outer one of its name.
+        for function in self.node.find_all(exp.Lambda):
+            for argument in function.expressions:
+                name = argument.name.casefold()
+                for each in function.this.find_all(exp.Identifier):
+                    is_field = isinstance(each.parent, exp.Dot) and each is each.parent.expression
+                    if each.name.casefold() == name and not is_field:
+                        found[id(each)] = count
+                found[id(argument)] = count
+                count += 1
+        return found
 
     @cached_property
     def _named(self) -> dict[int, frozenset[int]]:
@@ -64,7 +95,13 @@ class RowConjunct(Conjunct):
             own = frozenset() if reference is None else frozenset({reference.variable})
             if self.resolved.calls.at(node) is not None:
                 own |= CALL_MARKERS
-            found[id(node)] = own.union(*(found[id(child)] for child in node.iter_expressions()))
+            if id(node) in self.arguments:
+                own |= _markers(self.arguments[id(node)])
+            below = own.union(*(found[id(child)] for child in node.iter_expressions()))
+            if isinstance(node, exp.Lambda):
+                bound = [_markers(self.arguments[id(each)]) for each in node.expressions]
+                below = below.difference(*bound)
+            found[id(node)] = below
         return found
 
 
@@ -235,6 +272,8 @@ def neighbour_sql(conjunct: RowConjunct, node: exp.Expr, over: str) -> str | Non
     sorts the rows once more for it, so the engine's operations are preferred. Spark and the engine
     may order tied rows differently, as documented.
     """
+    if conjunct.depends_on_element(node) or conjunct.calls_user_function(node):
+        return None
     rows = [conjunct.rows[number] for number in conjunct.named(node) - CALL_MARKERS]
     calls = conjunct.resolved.calls.below(node)
     is_near = all(row.anchor == "current" for row in rows) and any(row.shift for row in rows)

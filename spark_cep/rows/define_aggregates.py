@@ -20,7 +20,7 @@ from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.folds import DEFINE_HINT, EXTREMES, REPLACEMENTS, SPREADS
 from spark_cep.rows.leaves import LabelTranslation, RowAggregate
 from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Constant, Expression, Type
-from spark_cep.udfs.functions.arrays import named_type
+from spark_cep.udfs.functions.nested import named_type
 
 if TYPE_CHECKING:
     from spark_cep.expressions.aggregates import EngineAggregate

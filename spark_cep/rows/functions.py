@@ -8,19 +8,38 @@ Spark does implicitly: by Spark, if they are over one row, else by the worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
 from spark_cep.expressions.conditions import TypeMismatch
-from spark_cep.expressions.operands import ConstantOperand, Conversion, InexactError
-from spark_cep.expressions.translation import negate, translate_arithmetic
+from spark_cep.expressions.operands import ConstantOperand, Conversion, InexactError, RowOperand
+from spark_cep.expressions.syntax import SPARK_FUNCTIONS
+from spark_cep.expressions.translation import compare, negate, translate_arithmetic
 from spark_cep.expressions.types import TIMES, name_of
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.expressions import BIGINT, BOOL, DOUBLE, Call, Constant, Expression, Type
-from spark_cep.udfs.functions.arrays import element_type, map_types
+from spark_cep.udfs.expressions import (
+    BIGINT,
+    BOOL,
+    DOUBLE,
+    Call,
+    Constant,
+    Expression,
+    Type,
+    UserCall,
+)
 from spark_cep.udfs.functions.conversion import converts
+from spark_cep.udfs.functions.formats import printable, prints
+from spark_cep.udfs.functions.hashes import hashes
+from spark_cep.udfs.functions.nested import (
+    element_type,
+    map_types,
+    named_type,
+    ranking,
+    sql_of,
+    struct_fields,
+)
 from spark_cep.udfs.functions.patterns import translate_regex
 from spark_cep.udfs.functions.times import EXTRACTED, TIME_UNITS, is_known_zone
 from spark_cep.udfs.values.functions import find_function
@@ -98,7 +117,7 @@ class FunctionConversion(Conversion):
         return Call(name, tuple(arguments), target)
 
 
-def translate_function(
+def translate_function(  # noqa: PLR0911
     t: ConditionTranslation, node: exp.Expr, guards: Guards
 ) -> Expression | None:
     """The node as a call of the worker; None if it is no function, InexactError if the worker does
@@ -107,6 +126,10 @@ def translate_function(
         return _operator(t, node, guards)
     if isinstance(node, exp.Cast | exp.TryCast):
         return _cast(t, node, guards)
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "equal_null":
+        return compare(t, "<=>", *(t.build(each, guards) for each in node.expressions))
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "typeof":
+        return _type_name(t, node)
     if isinstance(node, exp.Anonymous) and node.name.lower() in _ATTEMPTS:
         return _attempt(t, node, guards)
     rule = _SPELLINGS.get(type(node))
@@ -114,7 +137,7 @@ def translate_function(
     if spelling is None:
         return None
     if spelling.name not in _OVERLOADED | _CAST_NAMES and find_function(spelling.name) is None:
-        raise _refusal(t, node)
+        return _of_session(t, node, guards)
     arguments = [
         each if isinstance(each, Expression) else t.build(each, guards)
         for each in spelling.arguments
@@ -124,6 +147,36 @@ def translate_function(
         return convert(t, arguments[0], result, node)
     found = _call(t, node, spelling.name, arguments, result)
     return negate(found) if spelling.negated else found
+
+
+def _type_name(t: ConditionTranslation, node: exp.Anonymous) -> Expression:
+    """typeof() depends on no row."""
+    (argument,) = node.expressions
+    type_ = t.type_between_rows(argument)
+    name = sql_of(type_)
+    if name is None:
+        raise _refusal(t, node)
+    return Constant(name, STRING)
+
+
+def _of_session(t: ConditionTranslation, node: exp.Expr, guards: Guards) -> UserCall:
+    """A call of a Python function that is registered in the session."""
+    result = t.type_between_rows(node)
+    name = node.name
+    if not isinstance(node, exp.Anonymous) or name.upper() in SPARK_FUNCTIONS:
+        raise _refusal(t, node)
+    found = t.session.typer.session_function(t.text_between_rows(node), name)
+    if isinstance(found, str):
+        raise TypeMismatch(found, node, f"register it with cep.udf, for pandas Series: {name}")
+    if found is None:
+        raise _refusal(t, node)
+    arguments = tuple(t.build(each, guards) for each in node.expressions)
+    unfit = next((each.type for each in arguments if not found.takes(each.type)), None)
+    unfit = result if unfit is None and not found.returns(result) else unfit
+    if unfit is not None or not arguments:
+        shown = "no argument" if unfit is None else sql_name_of(unfit)
+        raise InexactError(f"{t.describe(node)} with {shown}", node)
+    return UserCall(name, found, arguments, result)
 
 
 def sql_name_of(type_: Type) -> str:
@@ -149,7 +202,7 @@ def _call(
     kinds = None if known is None else known.kinds(len(arguments))
     if known is None or kinds is None:
         raise _refusal(t, node)
-    if result.kind == "other" and element_type(result) is None:
+    if result.kind == "other" and named_type(result.sql) is None:
         raise InexactError(f"{t.describe(node)} with the result {sql_name_of(result)}", node)
     made = [
         _as_kind(t, node, each, kind, (arguments, result))
@@ -169,7 +222,8 @@ def _zone(t: ConditionTranslation, known: Function, node: exp.Expr) -> tuple[Exp
 
 
 def _check_constants(name: str, arguments: Sequence[Expression], node: exp.Expr) -> None:
-    """Reports a regular expression that the worker cannot evaluate."""
+    """Reports a regular expression or a format that the worker cannot evaluate."""
+    _check_format(name, arguments, node)
     pattern = arguments[1] if name in _WITH_REGEX else None
     text = pattern.constant.value if isinstance(pattern, ConstantOperand) else None
     if isinstance(text, str):
@@ -179,10 +233,23 @@ def _check_constants(name: str, arguments: Sequence[Expression], node: exp.Expr)
             raise TypeMismatch(problem.message, node, problem.hint) from None
 
 
+def _check_format(name: str, arguments: Sequence[Expression], node: exp.Expr) -> None:
+    place = {"format_string": 0, "printf": 0, "date_format": 1, "from_unixtime": 1}.get(name)
+    if place is None or place >= len(arguments):
+        return
+    given = arguments[place]
+    text = given.constant.value if isinstance(given, ConstantOperand) else None
+    types = tuple(each.type for each in arguments[1:])
+    is_known = isinstance(text, str) and (prints(text) if place else printable(text, types))
+    if not is_known:
+        shown = repr(text) if isinstance(text, str) else "that is no literal"
+        raise InexactError(f"{name}() over several variables with the format {shown}", node)
+
+
 _WITH_REGEX: Final = frozenset(
     {
         "rlike", "regexp", "regexp_like", "regexp_extract", "regexp_replace", "regexp_count",
-        "regexp_substr", "split",
+        "regexp_substr", "split", "regexp_extract_all", "regexp_instr",
     }
 )  # fmt: skip
 
@@ -208,7 +275,7 @@ def _by_types(name: str, arguments: Sequence[Expression], result: Type) -> str:
 # ---- operands ------------------------------------------------------------------------------------
 
 
-def _as_kind(  # noqa: PLR0911
+def _as_kind(  # noqa: PLR0911, PLR0912
     t: ConditionTranslation,
     node: exp.Expr,
     operand: Expression,
@@ -228,20 +295,28 @@ def _as_kind(  # noqa: PLR0911
     if kind == "key":
         types = map_types(arguments[0].type)
         return _element(t, node, operand, None if types is None else types[0])
-    if kind in {"array", "map", "strings"}:
+    if kind in {"array", "map", "strings", "sortable"}:
         inner = element_type(type_) if kind != "map" else map_types(type_)
-        if inner is None or (kind == "strings" and inner != STRING):
+        if (
+            inner is None
+            or (kind == "strings" and inner != STRING)
+            or (kind == "sortable" and not _has_order(element_type(type_)))
+        ):
             raise InexactError(f"{t.describe(node)} of {sql_name_of(type_)}", node)
         return operand
     if kind == "text":
         return operand if type_.kind == "binary" else convert(t, operand, STRING, node)
+    if kind == "hashed":
+        if not hashes(type_):
+            raise InexactError(f"{t.describe(node)} of {sql_name_of(type_)}", node)
+        return operand
     allowed = {
         "any": _PLAIN,
         "number": {"int", "float", "decimal"},
         "decimals": {"int", "decimal"},
         "time": TIMES,
     }[kind]
-    is_nested = kind == "any" and (element_type(type_) or map_types(type_)) is not None
+    is_nested = kind == "any" and type_.kind == "other" and named_type(type_.sql) is not None
     if type_.kind in allowed or is_nested:
         return operand
     if kind == "number" and type_.kind in {"string", "null"}:
@@ -267,13 +342,44 @@ def _element(
     )
 
 
+def _is_same_inside(a: Type, b: Type) -> bool:
+    """Whether values of the types are the same in Python: types that differ in the names of fields
+    and in the widths of integers."""
+    if a.kind == b.kind == "int" or (a == b and a.kind != "other"):
+        return True
+    insides = [inside(a) for a in (a, b)]
+    return len(insides[0]) == len(insides[1]) > 0 and all(map(_is_same_inside, *insides))
+
+
+def inside(type_: Type) -> tuple[Type, ...]:
+    """The types inside an array, a map or a struct, behind a type for which of these it is."""
+    element, entry, fields = element_type(type_), map_types(type_), struct_fields(type_)
+    if element is not None:
+        return (_ARRAY, element)
+    if entry is not None:
+        return (_MAP, *entry)
+    return () if fields is None else (_STRUCT, *(each for _, each in fields))
+
+
+_ARRAY, _MAP, _STRUCT = (Type("decimal", precision=n) for n in (101, 102, 103))
+
+
+def _has_order(type_: Type | None) -> bool:
+    return type_ is not None and ranking(type_, type_.sql) is not None
+
+
 def convert(
     t: ConditionTranslation, operand: Expression, target: Type, node: exp.Expr | None = None
 ) -> Expression:
     """The operand as CAST gives it: computed by Spark over one row, else by the worker."""
     if "other" in {operand.type.kind, target.kind}:
-        if operand.type.sql == target.sql:
+        if operand.type.sql == target.sql or _is_same_inside(operand.type, target):
             return operand
+        if isinstance(operand, RowOperand) and operand.text and operand.reading == "each":
+            text = f"CAST({operand.text} AS {sql_name_of(target)})"
+            return replace(operand, text=text, type=target)
+        if operand.type.kind == "null":
+            return Constant(None, target)
         raise InexactError(f"a cast of {sql_name_of(operand.type)} to {sql_name_of(target)}", node)
     if operand.type.kind == "null":
         return Constant(None, target)

@@ -20,7 +20,7 @@ from spark_cep.expressions.operands import ConstantOperand, InexactError, RowOpe
 from spark_cep.expressions.translation import CompilerSession, Translation
 from spark_cep.rows.conjuncts import CALL_MARKERS, RowConjunct, restore_navigation
 from spark_cep.rows.texts import CURRENT_ROW, RowPosition
-from spark_cep.udfs.expressions import BOOL, Call, Constant, Expression, Type
+from spark_cep.udfs.expressions import BOOL, Call, Constant, Expression, Type, UserCall
 from spark_cep.udfs.row_program import Aggregate, Classifier, RowRead, VariableSet
 
 if TYPE_CHECKING:
@@ -91,6 +91,8 @@ def ship_row_expression(expression: Expression, to: LeafContext) -> Expression: 
         return _ship_aggregate(expression, to)
     if isinstance(expression, RowLabel):
         return _label_name(expression, to)
+    if isinstance(expression, UserCall):
+        return replace(expression, arguments=_ship_all(expression.arguments, to))
     if isinstance(expression, Call):
         compared = _compare_label(expression, to)
         if compared is not None:
@@ -242,6 +244,8 @@ class LabelTranslation(Translation):
         engine does not compute."""
         below = self._text.calls.below(node)
         if len(below) != 1 or below[0].kind != "classifier" or below[0].node is node:
+            return False
+        if self.conjunct.depends_on_element(node) or self.conjunct.calls_user_function(node):
             return False
         if isinstance(node, _LOGIC) or not self._is_at(self._label(below[0]).row, node):
             return False

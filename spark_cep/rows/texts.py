@@ -340,11 +340,12 @@ def _check_functions(calls: RowCalls, problems: Problems, *, in_define: bool) ->
             problems.add(
                 f"{name.upper()}() is not a function of Spark", place, hint=_OTHER_SYSTEMS[name]
             )
-        if find_user_function(name) is not None:
+        if find_user_function(name) is not None and not in_define:
             problems.add(
-                f"the cep.udf {name} is not supported in row patterns",
+                f"the cep.udf {name} is not supported in measures",
                 place,
-                hint="compute it as a column of the input before matching",
+                hint="conditions in DEFINE may call it; here, call a function that is registered "
+                "with spark.udf",
             )
 
 

@@ -16,11 +16,14 @@ from pyspark.sql import types as T
 
 from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.spark.selection import Expression, as_column, quote_column, select_named
+from spark_cep.spark.session_functions import find_session_function
 from spark_cep.spark.versions import ANALYSIS_ERRORS, error_text, silence_spark
 from spark_cep.udfs.expressions import Constant, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from spark_cep.udfs.functions.session import SessionFunction
 
 
 class SparkTyper:
@@ -101,6 +104,10 @@ class SparkTyper:
         known = [(text, each) for text, each in found if not isinstance(each, str)]
         values = iter(_evaluate_constants(one_row, known))
         return [each if isinstance(each, str) else next(values) for _, each in found]
+
+    def session_function(self, text: str, name: str) -> SessionFunction | str | None:
+        """The Python function of the session that a text over an input row calls."""
+        return find_session_function(self._df, text, name)
 
     def _matches(self, variables: Mapping[str, bool]) -> DataFrame:
         items: list[tuple[Expression, str]] = []

@@ -95,12 +95,6 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         ("max_by(price) = 1", "MAX_BY takes 2 expressions", "max_by(price)", None),
         # what the engine and Spark cannot do
         (
-            "price > 1 AND exists(a.tags, x -> x = name)",
-            "does not compute exists() over several rows",
-            "exists(",
-            "array_contains(a.tags, kind)",
-        ),
-        (
             "hll_sketch_agg(price) IS NULL",
             "hll_sketch_agg() is not supported in DEFINE",
             "hll_sketch_agg",

@@ -1,74 +1,24 @@
-"""Functions of arrays, which are tuples, and of maps, which are dicts."""
+"""Functions of arrays, maps and structs."""
 
 from __future__ import annotations
 
-import math
-import re
+import operator
 from collections.abc import Iterable
-from typing import Any, Final
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final
 
-from spark_cep.udfs.expressions import Type
+from spark_cep.udfs.functions.nested import (
+    element_type,
+    key_of,
+    key_to_value,
+    map_types,
+    ranking,
+    same,
+)
 from spark_cep.udfs.functions.registry import Binding, Failure, Run, bound_function, function
 
-_NAMES: Final = {
-    "boolean": Type("bool"), "tinyint": Type("int", 8), "smallint": Type("int", 16),
-    "int": Type("int", 32), "bigint": Type("int", 64), "float": Type("float", 32),
-    "double": Type("float", 64), "string": Type("string"), "binary": Type("binary"),
-    "date": Type("date"), "timestamp": Type("timestamp"), "timestamp_ntz": Type("timestamp_ntz"),
-    "void": Type("null"),
-}  # fmt: skip
-_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-
-
-def named_type(name: str) -> Type | None:
-    """The type with a name of Spark; None if no function computes with it.
-
-    >>> named_type("decimal(10,2)").scale, named_type("array<int>").sql
-    (2, 'array<int>')
-    """
-    if name in _NAMES:
-        return _NAMES[name]
-    found = _DECIMAL.fullmatch(name)
-    if found is not None:
-        return Type("decimal", precision=int(found[1]), scale=int(found[2]))
-    is_nested = name.startswith("array<") and named_type(name[6:-1]) is not None
-    return Type("other", sql=name) if is_nested else None
-
-
-def element_type(array: Type) -> Type | None:
-    """The type of an array's elements; None if it is no array that functions compute with."""
-    return named_type(array.sql[6:-1]) if array.sql.startswith("array<") else None
-
-
-def map_types(type_: Type) -> tuple[Type, Type] | None:
-    """The types of keys and values of a map.
-
-    >>> map_types(Type("other", sql="map<string,decimal(4,2)>"))[1].scale
-    2
-    """
-    if not type_.sql.startswith("map<"):
-        return None
-    inner, depth = type_.sql[4:-1], 0
-    for place, each in enumerate(inner):
-        depth += (each in "<(") - (each in ">)")
-        if each == "," and not depth:
-            key, value = named_type(inner[:place]), named_type(inner[place + 1 :])
-            return None if key is None or value is None else (key, value)
-    return None
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool(a == b) or (_is_nan(a) and _is_nan(b))
-
-
-def key_of(value: Any) -> Any:
-    """What stands for a value in a dict or set: NaN equals NaN."""
-    return "NaN" if _is_nan(value) else value
-
+if TYPE_CHECKING:
+    from spark_cep.udfs.expressions import Type
 
 # ---- sizes and elements --------------------------------------------------------------------------
 
@@ -128,14 +78,14 @@ def _has_key(values: dict[Any, Any], key: Any) -> bool:
 
 @function("array_contains", "array element")
 def _contains(values: tuple[Any, ...], value: Any) -> bool | None:
-    if any(each is not None and _same(each, value) for each in values):
+    if any(each is not None and same(each, value) for each in values):
         return True
     return None if None in values else False
 
 
 @function("array_position", "array element")
 def _position(values: tuple[Any, ...], value: Any) -> int:
-    places = (n for n, each in enumerate(values, 1) if each is not None and _same(each, value))
+    places = (n for n, each in enumerate(values, 1) if each is not None and same(each, value))
     return next(places, 0)
 
 
@@ -150,26 +100,43 @@ def _overlap(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool | None:
 # ---- extremes and order --------------------------------------------------------------------------
 
 
-def _rank(value: Any) -> Any:
-    """NaN is the largest float."""
-    return (_is_nan(value), 0.0 if _is_nan(value) else value) if isinstance(value, float) else value
+def _order(type_: Type | None) -> Any:
+    assert type_ is not None
+    return ranking(type_, type_.sql)
 
 
-@function("array_max", "array")
-def _most(values: tuple[Any, ...]) -> Any:
-    return max((each for each in values if each is not None), key=_rank, default=None)
+def _element_order(binding: Binding) -> Any:
+    return _order(element_type(binding.arguments[0]))
 
 
-@function("array_min", "array")
-def _least(values: tuple[Any, ...]) -> Any:
-    return min((each for each in values if each is not None), key=_rank, default=None)
+@bound_function("array_max", "sortable")
+def _most(binding: Binding) -> Run:
+    rank = _element_order(binding)
+    return lambda values: max((x for x in values if x is not None), key=rank, default=None)
 
 
-@function("sort_array", "array bool?")
-def _sort(values: tuple[Any, ...], ascending: bool = True) -> tuple[Any, ...]:
-    known = sorted((each for each in values if each is not None), key=_rank, reverse=not ascending)
-    missing = (None,) * (len(values) - len(known))
-    return (*missing, *known) if ascending else (*known, *missing)
+@bound_function("array_min", "sortable")
+def _least(binding: Binding) -> Run:
+    rank = _element_order(binding)
+    return lambda values: min((x for x in values if x is not None), key=rank, default=None)
+
+
+@bound_function("sort_array", "sortable bool?")
+def _sort(binding: Binding) -> Run:
+    """NULLs are first, or last in descending order."""
+    rank = _element_order(binding)
+    return lambda values, up=True: tuple(sorted(values, key=rank, reverse=not up))
+
+
+@bound_function("array_sort", "sortable")
+def _sort_with_nulls_last(binding: Binding) -> Run:
+    rank = _element_order(binding)
+
+    def run(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        known = sorted((x for x in values if x is not None), key=rank)
+        return (*known, *[None] * (len(values) - len(known)))
+
+    return run
 
 
 @function("reverse_array", "array")
@@ -202,7 +169,7 @@ def _prepend(values: tuple[Any, ...] | None, value: Any) -> tuple[Any, ...] | No
 
 @function("array_remove", "array element")
 def _remove(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    return tuple(each for each in values if each is None or not _same(each, value))
+    return tuple(each for each in values if each is None or not same(each, value))
 
 
 @function("slice", "array int int")
@@ -249,3 +216,165 @@ def _join(values: tuple[Any, ...] | None, separator: str | None, *rest: str | No
     instead = rest[0] if rest else None
     words = (instead if each is None else each for each in values)
     return separator.join(each for each in words if each is not None)
+
+
+@function("array_compact", "array")
+def _compact(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(each for each in values if each is not None)
+
+
+@function("flatten", "array")
+def _flatten(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    return None if None in arrays else tuple(each for array in arrays for each in array)
+
+
+@function("array_repeat", "element_of_result int", takes_null=True)
+def _repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:
+    if count is None:
+        return None
+    if count > _MOST_ELEMENTS:
+        raise Failure(always=True)
+    return (value,) * max(count, 0)
+
+
+@function("array_insert", "result int element_of_result", takes_null=True)
+def _insert(values: tuple[Any, ...] | None, place: int | None, value: Any) -> Any:
+    if values is None or place is None:
+        return None
+    if place == 0 or abs(place) > _MOST_ELEMENTS:
+        raise Failure(always=True)
+    size = len(values)
+    if place > 0:
+        return (*values[: place - 1], *[None] * (place - 1 - size), value, *values[place - 1 :])
+    at = size + place + 1
+    if at >= 0:
+        return (*values[:at], value, *values[at:])
+    return (value, *[None] * -at, *values)
+
+
+_MOST_ELEMENTS: Final = 2_147_483_632
+
+
+@function("arrays_zip", "array*")
+def _zip(*arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(zip_longest(*arrays))
+
+
+@function("sequence", "element_of_result element_of_result element_of_result?")
+def _sequence(start: int, stop: int, step: int | None = None) -> tuple[int, ...]:
+    if step is None:
+        step = 1 if start <= stop else -1
+    if (step == 0 and start != stop) or (stop - start) * step < 0:
+        raise Failure(always=True)
+    if step and (stop - start) // step >= _MOST_ELEMENTS:
+        raise Failure(always=True)
+    return (start,) if step == 0 else tuple(range(start, stop + (1 if step > 0 else -1), step))
+
+
+# ---- maps ----------------------------------------------------------------------------------------
+
+
+def map_of(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A key that is NULL or comes twice is an error."""
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key is None or key in found:
+            raise Failure(always=True)
+        found[key] = value
+    return found
+
+
+@function("map", "any*", takes_null=True)
+def _map(*parts: Any) -> dict[Any, Any]:
+    return map_of(zip(parts[::2], parts[1::2], strict=True))
+
+
+@function("map_from_arrays", "array array")
+def _map_from_arrays(keys: tuple[Any, ...], values: tuple[Any, ...]) -> dict[Any, Any]:
+    if len(keys) != len(values):
+        raise Failure(always=True)
+    return map_of(zip(keys, values, strict=True))
+
+
+@function("map_from_entries", "array")
+def _map_from_entries(entries: tuple[Any, ...]) -> dict[Any, Any] | None:
+    return None if None in entries else map_of(entries)
+
+
+@function("map_concat", "result*")
+def _map_concat(*maps: dict[Any, Any]) -> dict[Any, Any]:
+    return map_of(pair for each in maps for pair in each.items())
+
+
+def _keys(binding: Binding) -> Any:
+    types = map_types(binding.arguments[0])
+    assert types is not None
+    return lambda values: (key_to_value(key, types[0]) for key in values)
+
+
+@bound_function("map_keys", "map")
+def _map_keys(binding: Binding) -> Run:
+    keys = _keys(binding)
+    return lambda values: tuple(keys(values))
+
+
+@function("map_values", "map")
+def _map_values(values: dict[Any, Any]) -> tuple[Any, ...]:
+    return tuple(values.values())
+
+
+@bound_function("map_entries", "map")
+def _map_entries(binding: Binding) -> Run:
+    keys = _keys(binding)
+    return lambda values: tuple(zip(keys(values), values.values(), strict=True))
+
+
+# ---- structs, and nested values as a whole -------------------------------------------------------
+
+
+@function("named_struct", "any*", takes_null=True)
+def _struct(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
+@function("field", "any int")
+def _field(values: tuple[Any, ...], place: int) -> Any:
+    return values[place]
+
+
+@function("fields", "array int")
+def _fields(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:
+    """A field of every struct in an array."""
+    return tuple(None if each is None else each[place] for each in values)
+
+
+def _bind_comparison(name: str) -> Any:
+    def bind(binding: Binding) -> Run:
+        """NULLs inside are equal, and less than any value."""
+        rank = _order(binding.arguments[0])
+        compare = _COMPARE[name]
+        return lambda a, b: compare(rank(a), rank(b))
+
+    return bind
+
+
+_COMPARE: Final[dict[str, Any]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+for _name in _COMPARE:
+    bound_function(f"nested{_name}", "any any")(_bind_comparison(_name))
+bound_function("nested<=>", "any any", takes_null=True)(_bind_comparison("<=>"))
+_COMPARE["<=>"] = operator.eq
+
+
+@bound_function("least_nested", "result*", takes_null=True)
+def _least_nested(binding: Binding) -> Run:
+    rank = _order(binding.result)
+    return lambda *values: min((x for x in values if x is not None), key=rank, default=None)
+
+
+@bound_function("greatest_nested", "result*", takes_null=True)
+def _greatest_nested(binding: Binding) -> Run:
+    rank = _order(binding.result)
+    return lambda *values: max((x for x in values if x is not None), key=rank, default=None)

@@ -332,3 +332,25 @@ def _exp2(p_high: float, p_low: float, j: int) -> float:
     if (j >> 20) <= 0:
         return math.ldexp(z, n)
     return _with_high(z, j)
+
+
+# ---- cube root -----------------------------------------------------------------------------------
+
+
+def cbrt(x: float) -> float:
+    if x == 0 or not math.isfinite(x):
+        return x
+    sign, x = math.copysign(1.0, x), abs(x)
+    high = _high(x)
+    if high < 0x00100000:
+        t = _with_high(0.0, _high(2.0**54 * x) // 3 + 696219795)
+    else:
+        t = _with_high(0.0, high // 3 + 715094163)
+    r = t * t / x
+    s = 19 / 35 + r * t
+    t *= 5 / 14 + (45 / 28) / (s + 99 / 70 + (-864 / 1225) / s)
+    t = _with_high(0.0, _high(t) + 1)
+    s = t * t
+    r = x / s
+    r = (r - t) / (t + t + r)
+    return sign * (t + t * r)

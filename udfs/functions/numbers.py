@@ -317,3 +317,88 @@ def _degrees(x: float) -> float:
 @function("radians", "double")
 def _radians(x: float) -> float:
     return x * (math.pi / 180.0)
+
+
+# ---- others --------------------------------------------------------------------------------------
+
+
+@function("factorial", "int")
+def _factorial(n: int) -> int | None:
+    return math.factorial(n) if 0 <= n <= _MOST_FACTORIAL else None
+
+
+_MOST_FACTORIAL: Final = 20
+
+
+@function("cbrt", "double")
+def _cube_root(x: float) -> float:
+    return fdlibm.cbrt(x)
+
+
+@function("width_bucket", "double double double bigint")
+def _width_bucket(value: float, low: float, high: float, count: int) -> int | None:
+    is_wrong = count <= 0 or count == (1 << 63) - 1 or math.isnan(value) or low == high
+    if is_wrong or not math.isfinite(low) or not math.isfinite(high):
+        return None
+    bottom, top = min(low, high), max(low, high)
+    if value < bottom if low < high else value > top:
+        return 0
+    if value >= top if low < high else value <= bottom:
+        return count + 1
+    distance = value - low if low < high else low - value
+    return saturated(count * distance / (top - bottom)) + 1
+
+
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@bound_function("conv", "string int int")
+def _convert_base(binding: Binding) -> Run:
+    def run(text: str, source: int, target: int) -> str | None:
+        text = text.strip(" ")
+        if not 2 <= source <= 36 or not 2 <= abs(target) <= 36 or not text:
+            return None
+        negative, number = text[0] == "-", 0
+        for each in text[negative:]:
+            digit = _DIGITS.find(each.upper()) if each.isascii() else -1
+            if not 0 <= digit < source:
+                break
+            number = number * source + digit
+            if number >> 64:
+                if binding.ansi:
+                    raise Failure
+                number = (1 << 64) - 1
+                break
+        if negative and target > 0:
+            number = (1 << 64) - 1 if number >> 63 else -number % (1 << 64)
+        if target < 0 and number >> 63:
+            number, negative = (1 << 64) - number, True
+        found = ""
+        while number:
+            number, digit = divmod(number, abs(target))
+            found = _DIGITS[digit] + found
+        return ("-" if negative and target < 0 else "") + (found or "0")
+
+    return run
+
+
+@bound_function("format_number", "number int")
+def _format_number(binding: Binding) -> Run:
+    source = binding.arguments[0]
+
+    def run(value: Any, digits: int) -> str | None:
+        if digits < 0:
+            return None
+        if source.kind == "float":
+            if math.isnan(value):
+                return "NaN"
+            if math.isinf(value):
+                return "-\u221e" if value < 0 else "\u221e"
+            exact = Decimal(value)
+        else:
+            exact = (
+                Decimal(value).scaleb(-source.scale) if source.kind == "decimal" else Decimal(value)
+            )
+        return format(quantize(exact, digits, ROUND_HALF_EVEN), ",f")
+
+    return run

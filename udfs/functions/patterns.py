@@ -349,3 +349,18 @@ def split(text: str, pattern: str, limit: int = -1) -> tuple[Any, ...]:
         parts.append(text[done : found.start()])
         done = found.end()
     return (*parts, text[done:])
+
+
+@function("regexp_extract_all", "string string int?")
+def _extract_all(text: str, pattern: str, group: int = 1) -> tuple[str, ...]:
+    java = translate_regex(pattern)
+    if not 0 <= group <= java.compiled.groups:
+        raise Failure(always=True)
+    java.check(text)
+    return tuple(found[group] or "" for found in java.compiled.finditer(text))
+
+
+@function("regexp_instr", "string string int?")
+def _place_of_match(text: str, pattern: str, _: int = 0) -> int:
+    found = translate_regex(pattern).search(text)
+    return 0 if found is None else found.start() + 1

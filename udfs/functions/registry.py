@@ -41,7 +41,7 @@ class Function:
 
         string, binary, bool, int, bigint, double, date, timestamp    this type
         number, time, any, text (string or binary), decimals (integers too)    as it is
-        array, map; element (of the array), key (of the map)
+        array, sortable (an array), map; element (of the array), key (of the map)
         result    the type of the result
 
     `optional`: how many may be missing at the end. `repeated`: the last one may come any number of

@@ -555,7 +555,10 @@ class _BytecodeWriter:
 
 
 def _calls_function(node: Expression) -> bool:
-    return any(isinstance(each, Call) and is_function(each.name) for each in node.walk())
+    return any(
+        isinstance(each, Call) and (each.name == "->" or is_function(each.name))
+        for each in node.walk()
+    )
 
 
 _CALLS: Final[dict[str, Callable[[_BytecodeWriter, Call], bool]]] = {

@@ -19,7 +19,7 @@ import numpy as np
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import Call
-from spark_cep.udfs.functions.arrays import key_of
+from spark_cep.udfs.functions.nested import key_of
 from spark_cep.udfs.row_program import Classifier, MatchNumber, RowRead
 from spark_cep.udfs.rows.leaves import leaves_of, replace_with_cells
 from spark_cep.udfs.values.evaluate import evaluate_expression

@@ -7,7 +7,7 @@ included: their errors do not count, and a vectorized CASE costs less than split
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,10 +18,12 @@ from spark_cep.udfs.expressions import (
     Cell,
     Constant,
     Expression,
+    LambdaArgument,
     Member,
     RemoteCall,
     UserCall,
 )
+from spark_cep.udfs.functions.session import SessionFunction
 from spark_cep.udfs.values.calls import (
     CellSource,
     call_function,
@@ -31,7 +33,13 @@ from spark_cep.udfs.values.calls import (
     read_remote_value,
 )
 from spark_cep.udfs.values.folds import fold_list
-from spark_cep.udfs.values.functions import apply_function, as_objects, is_function
+from spark_cep.udfs.values.functions import (
+    apply_function,
+    as_objects,
+    call_session_function,
+    is_function,
+)
+from spark_cep.udfs.values.lambdas import LAMBDA_FUNCTIONS, apply_lambda
 from spark_cep.udfs.values.operators import (
     COMPARISON_NAMES,
     Operation,
@@ -107,23 +115,44 @@ def condition_holds(
 
 
 class _Evaluator:
-    def __init__(self, read: CellSource, columns: EventColumns, tally: ErrorTally) -> None:
-        self._read = read
-        self._columns = columns
-        self._tally = tally
+    """`bound`: the elements that arguments of lambda functions stand for."""
 
-    def value(self, node: Expression, active: ActiveElements) -> Vector:
-        if isinstance(node, Cell):
-            return self._read(node)
+    def __init__(
+        self,
+        read: CellSource,
+        columns: EventColumns,
+        tally: ErrorTally,
+        bound: Mapping[int, Vector] | None = None,
+    ) -> None:
+        self._read = read
+        self.columns = columns
+        self.tally = tally
+        self._bound = bound or {}
+
+    def leaf(self, node: Cell | LambdaArgument) -> Vector:
+        return self._read(node) if isinstance(node, Cell) else self._bound[node.number]
+
+    def inside(
+        self, take: Callable[[Vector], Vector], arguments: Mapping[int, Vector]
+    ) -> _Evaluator:
+        """The evaluator of a lambda function's body."""
+        bound = {**{number: take(each) for number, each in self._bound.items()}, **arguments}
+        return _Evaluator(lambda cell: take(self._read(cell)), self.columns, self.tally, bound)
+
+    def value(self, node: Expression, active: ActiveElements) -> Vector:  # noqa: PLR0911
+        if isinstance(node, Cell | LambdaArgument):
+            return self.leaf(node)
         if isinstance(node, Constant):
-            return self._columns.constant(node)
+            return self.columns.constant(node)
         if isinstance(node, UserCall):
             arguments = [self.value(argument, active) for argument in node.arguments]
-            return call_function(node, arguments, self._columns)
+            if isinstance(node.function, SessionFunction) and node.function.form == "rows":
+                return call_session_function(node, node.function, arguments, self.columns)
+            return call_function(node, arguments, self.columns)
         if isinstance(node, Call):
             return self._call(node, active)
         if isinstance(node, RemoteCall):
-            return read_remote_value(node, self.ids(node, active), self._columns, self._tally)
+            return read_remote_value(node, self.ids(node, active), self.columns, self.tally)
         if isinstance(node, Member):
             return self._member(node, active)
         raise CepError(f"the engine cannot evaluate {type(node).__name__}")
@@ -137,26 +166,26 @@ class _Evaluator:
             return _NULL_TESTS[node.name](*arguments)
         if node.name in _COMPARE:
             types = [argument.type for argument in node.arguments]
-            return _COMPARE[node.name](node, unify_words(arguments, types, self._columns))
+            return _COMPARE[node.name](node, unify_words(arguments, types, self.columns))
         if node.name in _COMPUTE:
             types_ = tuple(argument.type for argument in node.arguments)
-            operation = Operation(node.name, node.type, types_, self._tally, active)
+            operation = Operation(node.name, node.type, types_, self.tally, active)
             return _COMPUTE[node.name](operation, *arguments)
         if is_function(node.name):
-            return apply_function(node, arguments, self._columns, self._tally, active)
+            return apply_function(node, arguments, self.columns, self.tally, active)
         raise CepError(f"the engine does not have the operation {node.name}")
 
     def ids(self, node: RemoteCall, active: ActiveElements) -> Array:
         """The ids of the keys of a remote call."""
         value = lambda argument: self.value(argument, active)  # noqa: E731
-        return identify_keys(node, self._read, value, self._columns, self._tally)
+        return identify_keys(node, self._read, value, self.columns, self.tally)
 
     def _member(self, node: Member, active: ActiveElements) -> Vector:
         value = self.value(node.value, active)
         if isinstance(node.array, RemoteCall):
             ids = self.ids(node.array, active)
-            return check_remote_member(node, ids, value, self._columns, self._tally)
-        return check_column_member(node, self.value(node.array, active), value, self._columns)
+            return check_remote_member(node, ids, value, self.columns, self.tally)
+        return check_column_member(node, self.value(node.array, active), value, self.columns)
 
     def and_(self, node: Call, active: ActiveElements) -> Vector:
         result = self.value(node.arguments[0], active)
@@ -180,9 +209,7 @@ class _Evaluator:
         result = Vector(np.zeros(value.values.shape, np.bool_))
         for item in items:
             other = self.value(item, _restrict_active(present, is_true, result))
-            equal = compare(
-                "=", *unify_words([value, other], [head.type, item.type], self._columns)
-            )
+            equal = compare("=", *unify_words([value, other], [head.type, item.type], self.columns))
             result = logical_or(result, equal)
         return result
 
@@ -195,10 +222,10 @@ class _Evaluator:
         ]
         if node.type.kind == "other":
             values = [
-                as_objects(each, value, self._columns)
+                as_objects(each, value, self.columns)
                 for each, value in zip((then, otherwise), values, strict=True)
             ]
-        first, second = unify_words(values, [then.type, otherwise.type], self._columns)
+        first, second = unify_words(values, [then.type, otherwise.type], self.columns)
         return choose_values(taken, first, second, node.type)
 
     def coalesce(self, node: Call, active: ActiveElements) -> Vector:
@@ -206,26 +233,26 @@ class _Evaluator:
         result = Vector(np.zeros((), np.bool_), np.zeros((), np.bool_))
         for argument in node.arguments:
             value = self.value(argument, _restrict_active(active, valid_mask, result))
-            first, second = unify_words([result, value], [node.type, argument.type], self._columns)
+            first, second = unify_words([result, value], [node.type, argument.type], self.columns)
             result = coalesce_values(first, second, node.type)
         return result
 
     def nullif(self, node: Call, active: ActiveElements) -> Vector:
         left, right = (self.value(argument, active) for argument in node.arguments)
         types = [argument.type for argument in node.arguments]
-        equal = is_true(compare("=", *unify_words([left, right], types, self._columns)))
+        equal = is_true(compare("=", *unify_words([left, right], types, self.columns)))
         null = Vector(np.zeros((), left.values.dtype), np.zeros((), np.bool_))
         return choose_values(equal, null, left, node.type)
 
     def try_(self, node: Call, active: ActiveElements) -> Vector:
         """NULL where the argument fails, as under ANSI, and no error."""
-        ansi = self._tally.ansi
+        ansi = self.tally.ansi
         try:
-            self._tally.ansi = True
-            with self._tally.uncounted():
+            self.tally.ansi = True
+            with self.tally.uncounted():
                 return self.value(node.arguments[0], active)
         finally:
-            self._tally.ansi = ansi
+            self.tally.ansi = ansi
 
 
 def _restrict_active(
@@ -265,4 +292,5 @@ _EVALUATE_LAZILY: dict[str, Callable[[_Evaluator, Call, ActiveElements], Vector]
     "coalesce": _Evaluator.coalesce,
     "nullif": _Evaluator.nullif,
     "try": _Evaluator.try_,
+    **dict.fromkeys(LAMBDA_FUNCTIONS, apply_lambda),
 }

@@ -14,21 +14,33 @@ import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import Cell
-from spark_cep.udfs.functions import arrays, conversion, decimals, numbers, patterns, strings, times
+from spark_cep.udfs.functions import (
+    arrays,
+    conversion,
+    decimals,
+    formats,
+    hashes,
+    numbers,
+    patterns,
+    strings,
+    times,
+)
+from spark_cep.udfs.functions.nested import key_of
 from spark_cep.udfs.functions.registry import FUNCTIONS, Binding, BoundFunction, Function
 from spark_cep.udfs.values.arrow_values import is_plain, plain_values, to_single_array, validity
 from spark_cep.udfs.values.codes import is_words
 from spark_cep.udfs.values.vectors import WORD_KINDS, Vector, dtype_of
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.expressions import Call, Expression
+    from spark_cep.udfs.expressions import Call, Expression, Type, UserCall
+    from spark_cep.udfs.functions.session import SessionFunction
     from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.tally import ActiveElements, ErrorTally
     from spark_cep.udfs.values.vectors import EventColumns
 
 
 # Importing a module registers its functions.
-MODULES = (arrays, conversion, decimals, numbers, patterns, strings, times)
+MODULES = (arrays, conversion, decimals, formats, hashes, numbers, patterns, strings, times)
 
 
 def is_function(name: str) -> bool:
@@ -58,7 +70,7 @@ def apply_function(
     sql = tuple(type_.sql for type_ in (*types, node.type))
     bound = _bind(node.name, Binding(types, node.type, tally.ansi), sql)
     results, failed, always = bound.evaluate(values)
-    vector = _as_vector(results, node, shape)
+    vector = vector_of(results, node.type, shape)
     for places, in_any_session in ((failed, False), (always, True)):
         if places:
             mask = np.zeros(len(results), np.bool_)
@@ -71,6 +83,19 @@ def apply_function(
 def _bind(name: str, binding: Binding, sql: tuple[str, ...]) -> BoundFunction:
     """`sql`: the names of the types, which equal types need not share."""
     return BoundFunction(name, binding)
+
+
+def call_session_function(
+    node: UserCall, function: SessionFunction, arguments: list[Vector], columns: EventColumns
+) -> Vector:
+    """A Python function of the session, for each element."""
+    shape = np.broadcast_shapes(*(vector.values.shape for vector in arguments))
+    values = [
+        _values(argument, vector, shape, columns)
+        for argument, vector in zip(node.arguments, arguments, strict=True)
+    ]
+    types = [argument.type for argument in node.arguments]
+    return vector_of(function.call_rows(values, types, node.type), node.type, shape)
 
 
 # ---- arguments -----------------------------------------------------------------------------------
@@ -126,7 +151,8 @@ def python_values(argument: Expression, vector: Vector, columns: EventColumns) -
 
 
 def arrow_values(array: pa.Array) -> Iterator[Any]:
-    """The values of an Arrow array as those of a vector: lists as tuples, maps as dicts."""
+    """The values of an Arrow array as those of a vector: lists and structs as tuples, maps as
+    dicts."""
     array = to_single_array(array)
     type_ = array.type
     valid = validity(array)
@@ -135,7 +161,7 @@ def arrow_values(array: pa.Array) -> Iterator[Any]:
         offsets = array.offsets.to_pylist()
         if pa.types.is_map(type_):
             keys, items = list(arrow_values(array.keys)), list(arrow_values(array.items))
-            pairs = list(zip(map(arrays.key_of, keys), items, strict=True))
+            pairs = list(zip(map(key_of, keys), items, strict=True))
             for number, is_known in enumerate(known):
                 yield dict(pairs[offsets[number] : offsets[number + 1]]) if is_known else None
         else:
@@ -143,6 +169,11 @@ def arrow_values(array: pa.Array) -> Iterator[Any]:
             for number, is_known in enumerate(known):
                 begin, end = offsets[number], offsets[number + 1]
                 yield tuple(elements[begin:end]) if is_known else None
+        return
+    if pa.types.is_struct(type_):
+        fields = [list(arrow_values(each)) for each in array.flatten()]
+        for number, is_known in enumerate(known):
+            yield tuple(each[number] for each in fields) if is_known else None
         return
     if is_words(type_):
         yield from array.to_pylist()
@@ -156,11 +187,11 @@ def arrow_values(array: pa.Array) -> Iterator[Any]:
 # ---- results -------------------------------------------------------------------------------------
 
 
-def _as_vector(results: list[Any], node: Call, shape: tuple[int, ...]) -> Vector:
+def vector_of(results: list[Any], type_: Type, shape: tuple[int, ...]) -> Vector:
     valid: Array | None = None
     if None in results:
         valid = np.array([each is not None for each in results], np.bool_).reshape(shape)
-    kind = node.type.kind
+    kind = type_.kind
     if kind in WORD_KINDS or kind == "other":
         nothing: Any = "" if kind == "string" else b"" if kind == "binary" else ()
         values = np.empty(len(results), object)
@@ -168,4 +199,4 @@ def _as_vector(results: list[Any], node: Call, shape: tuple[int, ...]) -> Vector
             values[place] = nothing if each is None else each
         return Vector(values.reshape(shape), valid)
     filled = [0 if each is None else each for each in results]
-    return Vector(np.array(filled, dtype_of(node.type)).reshape(shape), valid)
+    return Vector(np.array(filled, dtype_of(type_)).reshape(shape), valid)

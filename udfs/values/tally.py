@@ -82,6 +82,17 @@ class ErrorTally:
         finally:
             self.errors, self._failed = errors, failed
 
+    @contextmanager
+    def separate(self) -> Iterator[list[Array]]:
+        """The failures inside, over another shape, which the caller counts."""
+        errors, failed = self.errors, self._failed
+        inside: list[Array] = []
+        self._failed = inside
+        try:
+            yield inside
+        finally:
+            self.errors, self._failed = errors, failed
+
     def note(self, failed: Array) -> None:
         """Adds failures that were counted before to the condition evaluated now."""
         self._failed.append(failed)
