@@ -88,6 +88,8 @@ class ConditionTranslation(AggregateTranslation):
         number = self.conjunct.arguments.get(id(node))
         if number is not None:
             return self.arguments[number]
+        if isinstance(node, exp.Lambda):
+            raise InexactError("a lambda function here", node)
         part = row_part(self.conjunct, node)
         if part is not None:
             return self._over_one_row(part, guards)

@@ -222,6 +222,11 @@ def _sequence(t: ConditionTranslation, node: exp.Anonymous, guards: Guards) -> N
         raise InexactError(f"{t.describe(node)} of times", node)
 
 
+def _without_comparison(t: ConditionTranslation, node: exp.Anonymous, guards: Guards) -> None:
+    if any(isinstance(each, exp.Lambda) for each in node.expressions):
+        raise InexactError(f"{t.describe(node)} with a comparison over several variables", node)
+
+
 # ---- lambda functions ----------------------------------------------------------------------------
 
 
@@ -322,6 +327,7 @@ _BY_NAME: Final[dict[str, Callable[..., Expression | None]]] = {
     "map": _map,
     **dict.fromkeys(("map_concat", "map_from_arrays", "map_from_entries"), _of_arrays),
     "sequence": _sequence,
+    "array_sort": _without_comparison,
     **dict.fromkeys(("transform", "filter", "exists", "forall"), _over_array),
     **dict.fromkeys(("aggregate", "reduce"), _aggregate),
     "zip_with": _zip_with,
