@@ -10,20 +10,22 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from spark_cep.sql.correlation import find_outer_scope
 from spark_cep.sql.inputs import computed_texts, partition_names, read_input, with_definitions
 from spark_cep.sql.location import find_withs, visible_definitions
 from spark_cep.sql.match_call import prepare_call
 from spark_cep.sql.parameters import find_markers
 from spark_cep.sql.pushdown import NO_PUSHDOWN, find_pushdown
 from spark_cep.sql.reader import read_clause
+from spark_cep.sql.statement import FramePiece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from spark_cep.sql.clause import Clause
+    from spark_cep.sql.clause import Clause, Span
     from spark_cep.sql.location import ClauseLocation, WithClause
     from spark_cep.sql.pushdown import KeyCondition
-    from spark_cep.sql.statement import Statement
+    from spark_cep.sql.statement import QueryPiece, Statement
     from spark_cep.sql.window_query import WindowSelect
 
 
@@ -61,7 +63,17 @@ def match_clauses(
     patterns = [span for each in selects for span in each.pattern_spans()]
     patterns += [each.pattern.span for each in clauses]
     composer.markers = find_markers(statement, patterns)
-    calls = [prepare_call(statement, each, composer.args, composer.markers) for each in clauses]
+    scopes = [find_outer_scope(statement, each) for each in locations]
+    calls = [
+        prepare_call(
+            statement,
+            each,
+            composer.args,
+            composer.markers,
+            outer=frozenset() if scope is None else scope.names,
+        )
+        for each, scope in zip(clauses, scopes, strict=True)
+    ]
     all_withs = find_withs(statement)
     pushdowns = (NO_PUSHDOWN,) * len(calls)
     if session.filter_keys is not None:
@@ -69,16 +81,20 @@ def match_clauses(
     for select in selects:
         select.prepare(composer.args, composer.markers)
     waiting = sorted(selects, key=lambda each: each.stop)
-    for location, call, pushdown in zip(locations, calls, pushdowns, strict=True):
+    for location, prepared, pushdown in zip(locations, calls, pushdowns, strict=True):
         while waiting and waiting[0].stop <= location.closed:
             _answer_select(composer, waiting.pop(0), all_withs, session)
-        rows = read_input(composer, location, all_withs, session, call)
+        found = read_input(composer, location, all_withs, session, prepared)
+        rows, call, outer = found.rows, found.call, found.outer
         if session.filter_keys is not None and pushdown.conditions:
             rows = session.filter_keys(rows, call.clause, pushdown.conditions)
         partition_by = partition_names(statement, rows, call)
         computed = computed_texts(composer, rows, call)
+        if outer is not None:
+            partition_by = [*outer.names, *(partition_by or call.partition_names)]
         matches = call.run(rows, session.match, pushdown.unused, partition_by, computed)
-        composer.replace(location.span, matches)
+        around = (matches,) if outer is None else outer.replacement(matches)
+        composer.replace(location.span, *around)
     for select in waiting:
         _answer_select(composer, select, all_withs, session)
 
@@ -128,16 +144,6 @@ class FrameReplacement:
 
 
 @dataclass(frozen=True)
-class FramePiece:
-    """A DataFrame in a query that is made of texts and ranges."""
-
-    df: Any
-
-
-QueryPiece = str | tuple[int, int] | FramePiece
-
-
-@dataclass(frozen=True)
 class SparkQuery:
     """Arguments of `spark.sql`."""
 
@@ -164,15 +170,15 @@ class QueryComposer:
     markers: tuple[int, ...] = ()
     frames: list[FrameReplacement] = field(default_factory=list)
 
-    def replace(self, span: tuple[int, int], df: Any, before: str = "") -> None:
-        """Makes the DataFrame replace these characters in all later queries."""
+    def replace(self, span: Span, df: Any, before: str = "", behind: str = "") -> None:
+        """Makes the DataFrame, between two texts, replace these characters in all later queries."""
         inside = [each for each in self.frames if span[0] <= each.start and each.end <= span[1]]
         self.frames = [each for each in self.frames if each not in inside]
         # `FROM(SELECT ...) MATCH_RECOGNIZE (...)m`: parentheses keep words apart, names do not.
         text = self.statement.text
         left = " " if _is_word(text[: span[0]][-1:]) else ""
         right = " " if _is_word(text[span[1] :][:1]) else ""
-        self.frames.append(FrameReplacement(*span, df, left + before, right))
+        self.frames.append(FrameReplacement(*span, df, left + before, behind + right))
         self.frames.sort(key=lambda each: each.start)
 
     def query(self, pieces: Sequence[QueryPiece]) -> SparkQuery:

@@ -11,9 +11,17 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.expressions.schema import NOT_OF_ONE_ROW
+from spark_cep.sql.correlation import (
+    bare_columns,
+    distinct_columns,
+    find_outer_scope,
+    qualified_columns,
+    read_outer_rows,
+)
 from spark_cep.sql.location import visible_definitions
 from spark_cep.sql.parameters import text_with_values
 
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 
     from spark_cep.sql.clause import PartitionColumn, Span
     from spark_cep.sql.composer import QueryComposer, SessionFunctions
+    from spark_cep.sql.correlation import OuterColumn, OuterRows, OuterScope
     from spark_cep.sql.location import ClauseLocation, CteDefinition, WithClause
     from spark_cep.sql.match_call import MatchCall
     from spark_cep.sql.statement import Statement
@@ -32,23 +41,63 @@ if TYPE_CHECKING:
 _COLUMN = re.compile(r"with name (`.*?`) cannot be resolved")
 
 
+@dataclass(frozen=True)
+class ClauseInput:
+    """The rows that a clause matches, and its call. `outer`: the rows of the query around it that
+    it refers to, whose values are in the first columns."""
+
+    rows: Any
+    call: MatchCall
+    outer: OuterRows | None = None
+
+
 def read_input(
     composer: QueryComposer,
     location: ClauseLocation,
     all_withs: tuple[WithClause, ...],
     session: SessionFunctions,
     call: MatchCall,
+) -> ClauseInput:
+    """What a clause matches."""
+    scope = find_outer_scope(composer.statement, location)
+    if scope is not None:
+        found = _CorrelatedInput(composer, location, all_withs, session, scope=scope).read(call)
+        if isinstance(found, ClauseInput):
+            return found
+        call = found
+    return ClauseInput(_read_alone(composer, location, all_withs, session, call), call)
+
+
+def _needed_definitions(
+    composer: QueryComposer,
+    location: ClauseLocation,
+    all_withs: tuple[WithClause, ...],
+    call: MatchCall,
+) -> Definitions:
+    ranges = [each.subquery.span for each in call.hidden]
+    ranges += [each.expression for each in _computed_keys(call) if each.expression is not None]
+    return visible_definitions(composer.statement, location, all_withs, ranges)
+
+
+def _read_alone(
+    composer: QueryComposer,
+    location: ClauseLocation,
+    all_withs: tuple[WithClause, ...],
+    session: SessionFunctions,
+    call: MatchCall,
 ) -> Any:
-    """The rows that a clause matches."""
+    """The rows of an input that is a query by itself."""
     statement = composer.statement
     computed = _computed_keys(call)
-    ranges = [each.subquery.span for each in call.hidden]
-    ranges += [each.expression for each in computed if each.expression is not None]
-    needed = visible_definitions(statement, location, all_withs, ranges)
+    needed = _needed_definitions(composer, location, all_withs, call)
     for hidden in call.hidden:
         _check_subquery(composer, session, needed, hidden)
     span = statement.span(location.first, location.word)
-    alone = [frame.df for frame in composer.frames if (frame.start, frame.end) == span]
+    alone = [
+        frame.df
+        for frame in composer.frames
+        if (frame.start, frame.end) == span and not frame.before.strip()
+    ]
     if alone and not computed and not call.hidden:
         return alone[0]
     added = [*_key_items(statement, computed), *_hidden_items(call.hidden)]
@@ -69,6 +118,132 @@ def read_input(
             raise statement.error(message, at, hint=hint) from None
         _note_input(statement, span, problem)
         raise
+
+
+class _CorrelatedInput:
+    """Reads the input of a clause that may refer to columns of the query around it."""
+
+    def __init__(
+        self,
+        composer: QueryComposer,
+        location: ClauseLocation,
+        all_withs: tuple[WithClause, ...],
+        session: SessionFunctions,
+        *,
+        scope: OuterScope,
+    ) -> None:
+        self._composer, self._session, self._scope = composer, session, scope
+        self._location, self._withs = location, all_withs
+        self._statement = composer.statement
+        self._source = self._statement.span(location.first, location.word)
+        self._tables = self._statement.span(scope.first, scope.stop)
+        self._needed = visible_definitions(self._statement, location, all_withs, [self._tables])
+
+    def read(self, call: MatchCall) -> ClauseInput | MatchCall:
+        """The input; only the call if it refers to nothing around the clause."""
+        of_tables = self._columns_of(self._tables)
+        if of_tables is None:
+            return call.without_outer()
+        bare = {each for each in of_tables if of_tables.count(each) == 1}
+        of_input = self._columns_of(self._source)
+        is_lateral = of_input is None or bool(_computed_keys(call))
+        found: list[OuterColumn] = []
+        if of_input is None:
+            found += qualified_columns(self._statement, self._source, self._scope.names)
+            found += bare_columns(self._statement, self._source, bare)
+            outer = self._outer_rows(found)
+            if outer is None:
+                return call.without_outer()
+            rows = self._run_noted(outer.beside(["*"], self._source, [], is_lateral=True))
+            of_input = [each.casefold() for each in rows.columns[len(outer.names) :]]
+        call = call.with_outer_columns(frozenset(of_input), frozenset(bare) - {*of_input})
+        spans = [each.subquery.span for each in call.hidden if each.subquery.kind == "outer"]
+        keys = [each.expression for each in _computed_keys(call) if each.expression is not None]
+        for span in (*spans, *keys):
+            names = self._scope.names - call.clause.qualifiers
+            found += qualified_columns(self._statement, span, names)
+            found += bare_columns(self._statement, span, bare - {*of_input})
+        outer = self._outer_rows(found)
+        self._check_columns(spans, outer)
+        if outer is None:
+            return call
+        return ClauseInput(self._rows(call, outer, is_lateral=is_lateral), call, outer)
+
+    def _check_columns(self, spans: Sequence[Span], outer: OuterRows | None) -> None:
+        """Refuses names of columns that the tables around the clause do not have."""
+        for span in spans:
+            if outer is None or not outer.has(self._statement, span):
+                name = self._statement.text[slice(*span)]
+                raise self._statement.error(
+                    f"the tables around the clause have no column {name}",
+                    span,
+                    hint="name a column of the input or of a table in FROM before LATERAL",
+                )
+
+    def _columns_of(self, source: Span) -> list[str] | None:
+        """The columns of a table, in lower case; None if it is not one by itself."""
+        try:
+            with self._session.quietly():
+                rows = self._run(["SELECT * FROM ", source])
+        except Exception:
+            return None
+        return [each.casefold() for each in rows.columns]
+
+    def _outer_rows(self, found: Sequence[OuterColumn]) -> OuterRows | None:
+        columns = distinct_columns(found)
+        if not columns:
+            return None
+        with self._session.quietly():
+            outer = read_outer_rows(self._statement, self._scope, columns, self._run)
+        if outer is not None and getattr(outer.df, "isStreaming", False):
+            raise self._stream_error()
+        return outer
+
+    def _rows(self, call: MatchCall, outer: OuterRows, *, is_lateral: bool) -> Any:
+        computed, statement = _computed_keys(call), self._statement
+        needed = _needed_definitions(self._composer, self._location, self._withs, call)
+        for hidden in call.hidden:
+            if hidden.subquery.kind != "outer":
+                _check_subquery(self._composer, self._session, needed, hidden)
+        self._needed = visible_definitions(
+            statement,
+            self._location,
+            self._withs,
+            [statement.span(self._location.first, self._location.closed), self._tables],
+        )
+        inner = [each for each in call.hidden if each.subquery.kind != "outer"]
+        values = [
+            f"{outer.value(statement, each.subquery.span)} AS {each.name}"
+            for each in call.hidden
+            if each.subquery.kind == "outer"
+        ]
+        items = ["*", *_key_items(statement, computed), *_hidden_items(inner)]
+        rows = self._run_noted(outer.beside(items, self._source, values, is_lateral=is_lateral))
+        if getattr(rows, "isStreaming", False):
+            raise self._stream_error()
+        return rows
+
+    def _stream_error(self) -> Exception:
+        return self._statement.error_at(
+            "a MATCH_RECOGNIZE over a stream cannot refer to columns of the query around it",
+            self._location.word,
+            hint="join the streams or the table in front of the clause: FROM (SELECT ... FROM a "
+            "JOIN b ON ...) MATCH_RECOGNIZE (...)",
+        )
+
+    def _run(self, pieces: Sequence[Any]) -> Any:
+        query = [*with_definitions(self._statement, self._needed, pieces)]
+        return _run(self._composer, self._session, query)
+
+    def _run_noted(self, pieces: Sequence[Any]) -> Any:
+        try:
+            with self._session.quietly():
+                return self._run(pieces)
+        except Exception as problem:
+            raise self._statement.error(
+                f"the input of this MATCH_RECOGNIZE: {self._session.describe(problem)}",
+                self._source,
+            ) from None
 
 
 def _computed_keys(call: MatchCall) -> list[PartitionColumn]:

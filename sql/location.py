@@ -137,9 +137,9 @@ def _input_start(statement: Statement, word: int) -> int:
         raise statement.error_at("there is no table before MATCH_RECOGNIZE", word, hint=_HINT)
     if statement.is_at(first, "LATERAL"):
         raise statement.error_at(
-            "MATCH_RECOGNIZE cannot follow LATERAL: its input is matched as a whole",
+            "MATCH_RECOGNIZE cannot follow LATERAL directly",
             first,
-            hint="remove LATERAL, and join the rows after MATCH_RECOGNIZE",
+            hint="make a query of it: LATERAL (SELECT * FROM q MATCH_RECOGNIZE (...)) AS m",
         )
     joined = _join_start(statement, first)
     if joined is not None and _is_join_with_condition(statement, joined, first, word):

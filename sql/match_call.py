@@ -28,6 +28,7 @@ from spark_cep.pattern import (
 )
 from spark_cep.row_patterns import row_pattern
 from spark_cep.sql.clause import Clause, EventPatternTree, Identifier, RowPatternText, TextPart
+from spark_cep.sql.correlation import qualified_columns
 from spark_cep.sql.messages import locate_error
 from spark_cep.sql.parameters import bind_bounds, parameter_edits, parameter_value
 from spark_cep.sql.statement import derive_text
@@ -57,6 +58,11 @@ class MatchCall:
     def clause(self) -> Clause:
         return self.source.clause
 
+    @property
+    def partition_names(self) -> list[str]:
+        """The partition columns as the clause names them."""
+        return self.options["partition_by"] or []
+
     def run(
         self,
         df: Any,
@@ -82,33 +88,50 @@ class MatchCall:
 
     def _with_columns(self, columns: frozenset[str]) -> MatchCall:
         """The call, made again where a column has the name of the input."""
-        if not self.clause.qualifiers & columns:
+        if self.source.columns is not None or not self.clause.qualifiers & columns:
             return self
         return _make_call(replace(self.source, columns=columns))
+
+    def without_outer(self) -> MatchCall:
+        """The call of a clause that refers to nothing around it."""
+        return _make_call(replace(self.source, outer=frozenset())) if self.source.outer else self
+
+    def with_outer_columns(self, columns: frozenset[str], outer: frozenset[str]) -> MatchCall:
+        """The call for an input of these columns, in a query that has the `outer` columns."""
+        return _make_call(replace(self.source, columns=columns, outer_columns=outer))
 
 
 @dataclass(frozen=True)
 class _CallSource:
-    """`columns`: of the input, in lower case; None where they are not known."""
+    """`columns`: of the input, in lower case; None where they are not known. `outer`,
+    `outer_columns`: names of the tables around the clause that it may refer to, and of their
+    columns that need none."""
 
     statement: Statement
     clause: Clause
     args: Any = None
     markers: tuple[int, ...] = ()
     columns: frozenset[str] | None = None
+    outer: frozenset[str] = frozenset()
+    outer_columns: frozenset[str] = frozenset()
 
 
 def prepare_call(
-    statement: Statement, clause: Clause, args: Any = None, markers: tuple[int, ...] = ()
+    statement: Statement,
+    clause: Clause,
+    args: Any = None,
+    markers: tuple[int, ...] = (),
+    *,
+    outer: frozenset[str] = frozenset(),
 ) -> MatchCall:
-    """The call for a clause; raises PatternError for what can be checked without data."""
-    return _make_call(_CallSource(statement, clause, args, markers))
+    """The call for a clause; raises PatternError for what can be checked without data. `outer`:
+    names of the tables around the clause that it may refer to."""
+    return _make_call(_CallSource(statement, clause, args, markers, outer=outer))
 
 
 def _make_call(source: _CallSource) -> MatchCall:
-    call = _CallArguments(
-        source.statement, source.clause, source.args, source.markers, source.columns
-    )
+    call = _CallArguments(source)
+    call.check_outer()
     try:
         pattern, options = call.pattern(), call.options()
         call.check_subqueries(pattern)
@@ -122,13 +145,51 @@ class _CallArguments:
     """The arguments of a call. In their texts parameters are replaced by values, subqueries by
     hidden columns, and spellings of other systems by those of the standard."""
 
-    statement: Statement
-    clause: Clause
-    args: Any = None
-    markers: tuple[int, ...] = ()
-    columns: frozenset[str] | None = None
+    source: _CallSource
     made: list[DerivedText] = field(default_factory=list)
     hidden: list[HiddenColumn] = field(default_factory=list)
+
+    @property
+    def statement(self) -> Statement:
+        return self.source.statement
+
+    @property
+    def clause(self) -> Clause:
+        return self.source.clause
+
+    @property
+    def args(self) -> Any:
+        return self.source.args
+
+    @property
+    def markers(self) -> tuple[int, ...]:
+        return self.source.markers
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        return self.source.columns
+
+    def check_outer(self) -> None:
+        """Refuses columns of the query around the clause where it needs something else."""
+        within, pattern = self.clause.within, self.clause.pattern
+        parts = [
+            (each, "ORDER BY", "remove it: it is the same in all rows")
+            for each in self.clause.order_by
+        ]
+        if isinstance(pattern, RowPatternText):
+            part = TextPart(pattern.span)
+            parts.append((part, "PATTERN", "count in DEFINE: b AS count(b.*) <= t.n"))
+        if within is not None:
+            parts.append((within, "WITHIN", "compare in DEFINE: b AS ts - a.ts <= t.longest"))
+        for part, word, hint in parts:
+            names = self.source.outer - self.clause.qualifiers
+            for each in qualified_columns(self.statement, part.span, names):
+                raise self.statement.error(
+                    f"{each.text.replace('`', '')} is a column of the query around the clause, "
+                    f"which {word} cannot refer to",
+                    part.span,
+                    hint=hint,
+                )
 
     def pattern(self) -> Any:
         """The pattern with its conditions and its window."""
@@ -155,7 +216,7 @@ class _CallArguments:
         """A part's text as match_pattern takes it. `names` None: only parameters are replaced."""
         edits = list(parameter_edits(self.statement, part, self.args, self.markers))
         if names is not None:
-            found = subquery_edits(self.statement, part.span, names, len(self.hidden))
+            found = subquery_edits(self.statement, part.span, names, self.hidden)
             self.hidden += found.columns
             replaced = [(start, end) for start, end, _ in found.edits if start < end]
             outside = [
@@ -184,7 +245,9 @@ class _CallArguments:
             # In MEASURES a bare column would belong to no event.
             qualifiers = clause.qualifiers if in_define else frozenset()
             variables = frozenset(named | subsets)
-            return PartNames(qualifiers, variables, in_define=in_define, calls=False)
+            return self._with_outer(
+                PartNames(qualifiers, variables, in_define=in_define, calls=False)
+            )
         first, stop = token_range(self.statement, pattern.span)
         words = {
             token.text.casefold()
@@ -196,8 +259,24 @@ class _CallArguments:
             span = clause.order_by[0].span
             edits = vendor_edits(self.statement, span, self._order_names())
             time = _DIRECTION.sub("", derive_text(self.statement.text, span, edits).text)
-        return PartNames(
-            clause.qualifiers, frozenset(words | subsets), self.columns, time, in_define=in_define
+        return self._with_outer(
+            PartNames(
+                clause.qualifiers,
+                frozenset(words | subsets),
+                self.columns,
+                time,
+                in_define=in_define,
+            )
+        )
+
+    def _with_outer(self, names: PartNames) -> PartNames:
+        """The names with those of the tables around the clause, which come last."""
+        columns = self.columns or frozenset()
+        outer = self.source.outer - names.variables - names.qualifiers - columns
+        measures = () if names.in_define else (each.name for each in self.clause.measures)
+        bare = self.source.outer_columns - names.variables - columns
+        return replace(
+            names, outer=outer, outer_columns=bare - {each.text.casefold() for each in measures}
         )
 
     def check_subqueries(self, pattern: Any) -> None:
@@ -208,10 +287,11 @@ class _CallArguments:
             if not any(start <= at[0] and at[1] <= end for start, end in spans):
                 continue
             reason = None
+            what = "a column of the outer query" if each.subquery.kind == "outer" else "a subquery"
             if isinstance(pattern, Pattern):
-                reason = "a subquery in MEASURES of an event pattern is not supported"
+                reason = f"{what} in MEASURES of an event pattern is not supported"
             elif may_be_empty(pattern.root):
-                reason = "a subquery in MEASURES is not supported where a match may have no rows"
+                reason = f"{what} in MEASURES is not supported where a match may have no rows"
             if reason is not None:
                 text = " ".join(self.statement.text[slice(*at)].split())
                 raise self.statement.error(

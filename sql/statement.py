@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sqlglot import TokenType
 from sqlglot.dialects.spark import Spark
@@ -205,6 +205,19 @@ def _token_kind(kind: TokenType, text: str) -> TokenKind:
     if kind == TokenType.NUMBER:
         return "number"
     return "word" if text[0] == "_" or text[0].isalnum() or ord(text[0]) > 127 else "symbol"
+
+
+# ---- queries -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FramePiece:
+    """A DataFrame in a query that is made of texts and ranges."""
+
+    df: Any
+
+
+QueryPiece = str | tuple[int, int] | FramePiece
 
 
 # ---- derived text --------------------------------------------------------------------------------

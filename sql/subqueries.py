@@ -1,6 +1,7 @@
 """Subqueries in DEFINE and MEASURES, as hidden columns of the clause's input.
 
     price > (SELECT avg(price) FROM t)    price > __cep_hidden_1
+    price > t.low                         __cep_hidden_1, of a table t around the clause
     kind IN (SELECT kind FROM bad)        __cep_hidden_2, the condition on a row of the input
     LAST(kind) IN (SELECT ...)            array_contains of __cep_hidden_3, the list of the values
     EXISTS (SELECT ...)                   __cep_hidden_4
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subquery:
-    """`span`: the query in its brackets; `whole`: with EXISTS or IN before it."""
+    """`span`: the query in its brackets; `whole`: with EXISTS or IN before it. Of kind "outer" it
+    is a column of the query around the clause."""
 
-    kind: Literal["scalar", "in", "exists"]
+    kind: Literal["scalar", "in", "exists", "outer"]
     span: Span
     whole: Span
 
@@ -118,17 +120,31 @@ def _refuse_quantified(statement: Statement, index: int, span: Span, function: s
 
 
 def subquery_edits(
-    statement: Statement, span: Span, names: PartNames, number: int
+    statement: Statement, span: Span, names: PartNames, known: Sequence[HiddenColumn] = ()
 ) -> SubqueryEdits:
-    """The hidden columns for the subqueries of a part; `number`: how many there are already."""
+    """The hidden columns for the subqueries of a part, and for columns of the query around the
+    clause; `known`: those that there are already."""
     found = find_subqueries(statement, span)
-    if not found:
+    if not found and not names.outer and not names.outer_columns:
         return SubqueryEdits((), ())
     masked = _MaskedPart(statement, span, names, found)
     edits: list[TextEdit] = []
     columns: list[HiddenColumn] = []
+    for outer in masked.outer_columns():
+        text = statement.text[slice(*outer)]
+        same = (
+            each.name
+            # What MEASURES read is not that of DEFINE: a match may have no rows to read it from.
+            for each in (*(known if names.in_define else ()), *columns)
+            if each.subquery.kind == "outer" and statement.text[slice(*each.subquery.span)] == text
+        )
+        name = next(same, "")
+        if not name:
+            name = f"{HIDDEN_PREFIX}{len(known) + len(columns) + 1}"
+            columns.append(HiddenColumn(name, (outer,), Subquery("outer", outer, outer)))
+        edits.append((*outer, masked.qualified(outer, name)))
     for each in found:
-        name = f"{HIDDEN_PREFIX}{number + len(columns) + 1}"
+        name = f"{HIDDEN_PREFIX}{len(known) + len(columns) + 1}"
         if each.kind == "in":
             own, pieces = _membership(masked, each, name)
         else:
@@ -232,6 +248,15 @@ class _MaskedPart:
         columns = self._names.columns or frozenset()
         is_field = first in columns and rest[0] not in columns
         return first in self._names.qualifiers and not is_field
+
+    def outer_columns(self) -> Iterator[Span]:
+        """Where columns of the query around the clause are."""
+        for column in self._calls.parsed.root.find_all(exp.Column):
+            first, *rest = name_parts_of(self._calls.parsed, column)
+            known = self._names.outer if rest else self._names.outer_columns
+            if first.name.casefold() in known and not is_lambda_argument(column):
+                last = rest[-1] if rest else first
+                yield first.place.start + self._offset, last.place.end + self._offset
 
     def qualifier(self, column: exp.Column) -> tuple[str, str]:
         """`a.` and the column's name; the input's own name is none."""

@@ -31,7 +31,8 @@ _ROW_NUMBERS = {"MATCH_SEQUENCE_NUMBER", "MATCH_ROW_NUMBER"}
 @dataclass(frozen=True)
 class PartNames:
     """What names mean in a part of a clause, in lower case. `columns`: of the input, None where
-    they are not known yet. `time`: the text of the first order column."""
+    they are not known yet. `time`: the text of the first order column. `outer`, `outer_columns`:
+    names of tables around the clause that it may refer to, and of their columns."""
 
     qualifiers: frozenset[str] = frozenset()
     variables: frozenset[str] = frozenset()
@@ -39,6 +40,8 @@ class PartNames:
     time: str | None = None
     in_define: bool = False
     calls: bool = True
+    outer: frozenset[str] = frozenset()
+    outer_columns: frozenset[str] = frozenset()
 
 
 def vendor_edits(

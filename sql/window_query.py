@@ -24,22 +24,20 @@ from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.syntax import MAX_DIGITS, SyntaxProblem, parse_expression
 from spark_cep.rows.windows import WindowRequest
-from spark_cep.sql.composer import FramePiece
 from spark_cep.sql.location import ClauseLocation
 from spark_cep.sql.match_call import prepare_call
 from spark_cep.sql.messages import locate_error
 from spark_cep.sql.selects import find_select, list_items
-from spark_cep.sql.statement import derive_text
+from spark_cep.sql.statement import FramePiece, derive_text
 from spark_cep.sql.windows import SelectWindows, find_pattern_windows, pattern_span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from spark_cep.expressions.syntax import ParsedExpression
-    from spark_cep.sql.composer import QueryPiece
     from spark_cep.sql.match_call import MatchCall
     from spark_cep.sql.selects import Select
-    from spark_cep.sql.statement import Statement, TextEdit
+    from spark_cep.sql.statement import QueryPiece, Statement, TextEdit
     from spark_cep.sql.windows import PatternWindow, WindowCall
 
 # They ignore the frame of their window.

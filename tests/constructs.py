@@ -51,6 +51,12 @@ STATEMENTS = {
         "DEFINE a AS u.q < t.p)",
         [(7,)],
     ),
+    "LATERAL": Statement(
+        "SELECT o.id, m.low FROM t AS o, LATERAL (SELECT * FROM (SELECT * FROM t WHERE t.id > "
+        "o.id) MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (b+ $) "
+        "DEFINE b AS p >= o.p)) AS m ORDER BY o.id",
+        [(1, 12), (2, 12), (3, 12), (4, 12)],
+    ),
     "a descending order": Statement(
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY p DESC NULLS FIRST, id "
         "MEASURES collect_list(id) AS ids PATTERN (a+))",
@@ -134,6 +140,7 @@ SHOWN_BY = {
     ),
     "joins with ON in front of the clause, which takes them all": ("a join in front",),
     "a table name or alias before the clause, in it: `q.price`": ("an alias inside",),
+    "columns of the enclosing query: `LATERAL (... MATCH_RECOGNIZE ...)`": ("LATERAL",),
     "an alias and names of columns after it: `) AS m (since, bottom)`": (
         "an alias with columns, and no DEFINE",
     ),
@@ -195,9 +202,9 @@ SHOWN_BY = {
 
 # What is refused, by the same cells.
 REFUSED = {
-    "columns of the enclosing query: `LATERAL (... MATCH_RECOGNIZE ...)`": (
-        "SELECT * FROM t, LATERAL (SELECT * FROM t AS u WHERE u.id > t.id) "
-        "MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a))"
+    "... in PATTERN, WITHIN and ORDER BY": (
+        "SELECT * FROM t AS o, LATERAL (SELECT * FROM t "
+        "MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a{o.id})))"
     ),
     "a recursive common table expression that matches its own rows": (
         "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT m + 1 AS n FROM r "

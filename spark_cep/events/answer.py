@@ -93,6 +93,8 @@ def lay_out_answer(  # noqa: PLR0913 - all that an answer is made of
         return AnswerShape(
             "measures", output, tuple(names), partition, measures.measures, measures.sought
         )
+    if rows == "all":
+        names = (*(each for each in partition if each not in names), *names)
     payload = tuple(Field(shipment.column(quote_name(name)), name) for name in names)
     order = shipment.column(compiled.orders[0].expression)
     if rows == "all" and not compiled.after:

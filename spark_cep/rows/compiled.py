@@ -192,6 +192,7 @@ def lay_out_row_answer(
         output = RowOutput(payload, placed)
         answer = RowAnswer(output, tuple(range(len(fields))), (), "r", places, sought)
     else:
+        names = (*(each for each in compiled.partition if each not in names), *names)
         fields = tuple(Field(shipment.column(quote_name(name)), name) for name in names)
         ordered = [_plain_column(each.expression, names) for each in compiled.orders]
         first = [names.index(each) for each in (*compiled.partition, *filter(None, ordered))]

@@ -69,7 +69,7 @@ def test_the_table_in_front_and_the_clause_give_way_to_the_matches(text: str, so
     text = text[:start] + text[start + 1 : end] + text[end + 1 :]
     recorded = rewritten(text, {"t": 1})
     assert recorded.query == f"{text[:start]}<matches 1>{text[end - 1 :]}"
-    assert recorded.inputs == [f"SELECT * FROM {source}"]
+    assert recorded.inputs[-1] == f"SELECT * FROM {source}"
 
 
 @pytest.mark.parametrize(
