@@ -141,7 +141,7 @@ class Limits:
             period as long as the window.
         matches: The same for matches.
         backtracking_steps: Of a row pattern, steps of the search in one partition. A step takes
-            8 to 19 ns; what takes longer counts as several. None: five billion, about a minute.
+            8 to 19 ns; what takes longer counts as several. None: four billion, about a minute.
         rows: Rows that a stream keeps for one partition key.
         seconds: Time that one task spends matching: a bucket in a batch, a bucket in a trigger of
             a stream. Time in which Spark takes the answer is not counted.

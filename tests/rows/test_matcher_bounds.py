@@ -64,10 +64,11 @@ def test_a_question_to_python_weighs_as_many_steps_as_it_takes_time(
     argument = Call("+", (current(), number(1)), BIGINT)
     asked = Aggregate("max", None, BIGINT, argument=argument)
     case = program(star(v(A)), {A: compare(">=", asked, number(0))})
-    monkeypatch.setattr(arrays, "DEFAULT_STEP_LIMIT", 20 * search.QUESTION_STEPS)
+    steps = search.QUESTION_STEPS + search.EVALUATION_STEPS
+    monkeypatch.setattr(arrays, "DEFAULT_STEP_LIMIT", 50 * steps)
     assert len(answer(case, rows_of(*[1] * 10))) == 10
     with pytest.raises(WorkerError, match="steps of the matcher"):
-        answer(case, rows_of(*[1] * 40))
+        answer(case, rows_of(*[1] * 100))
 
 
 def test_the_ways_that_wait_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,9 +44,8 @@ MERGED_PLACES: Final = 1 << 20
 MERGE_AFTER: Final = 16
 # Searches get bounds once a partition has taken so many steps, 1 ms, and equal paths are merged.
 BOUND_AFTER: Final = 1 << 16
-# The steps that a partition may take if no limit is set: a minute of work or more, as a step takes
-# 10 to 100 ns.
-DEFAULT_STEP_LIMIT: Final = 5_000_000_000
+# The steps that a partition may take if no limit is set: about a minute of work.
+DEFAULT_STEP_LIMIT: Final = 4_000_000_000
 # What a row costs beyond one step, in steps: testing a condition, each instruction of its bytecode,
 # each set and each fold that is kept. With these a step takes 8 to 17 ns, whatever it tests.
 CONDITION_CHARGE: Final = 4.0
@@ -212,7 +211,7 @@ def _value_planes(
             flags[place][~vector.valid] = r.NULL
         if vector.values.dtype == object:
             values[place] = _fit_int64(vector.values, flags[place])
-        else:
+        elif column.type.kind != "other":  # of that only the flags are read
             values[place] = vector.values
         if failed is not None:
             flags[place][failed] = r.FAILED

@@ -367,6 +367,8 @@ def search(
                 stop = TOO_MANY_STEPS
                 break
             length = row - begin
+            # Its rows are written to the answer.
+            charged += length
             number += 1
             state[EPOCH] += 1
             target = np.int64(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from time import thread_time
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -163,6 +164,8 @@ class PythonEvaluator:
         self._is_open = ends.open_rows(table)
         self._read_past_end = False
         self._stretches: dict[int, StretchEvaluator] = {}
+        # What the last answer costs beyond a question.
+        self.last_steps = 0
         self._folds: dict[Aggregate, RunningFold] = {}
         # What aggregates have cost since the charge was taken, in steps.
         self._fold_steps = 0
@@ -177,6 +180,7 @@ class PythonEvaluator:
         if self._made.code.op[state[PC]] == MATCH:
             return self._can_be_shown(state, labels)
         self._read_past_end = False
+        self.last_steps = 0
         holds = self._condition(state, labels)
         if self._read_past_end:
             return NOT_YET
@@ -216,6 +220,7 @@ class PythonEvaluator:
         path = _SearchPath(begin, row, bound >> 1, int(state[NUMBER]) + 1)
         read: list[Expression] = []
         expression = replace_with_cells(condition, read)
+        self.last_steps = EVALUATION_STEPS + PATH_ROW_STEPS * len(bound)
         found = condition_holds(
             expression,
             lambda cell: self._read(read[cell.variable], path),
@@ -234,7 +239,12 @@ class PythonEvaluator:
             is_beyond |= at is not None and at >= high
             rows.append(at if at is not None and low <= at < high else None)
         self._read_past_end |= is_beyond and bool(self._is_open[row])
-        return stretches.holds(row, tuple(rows))
+        before = stretches.evaluated
+        holds = stretches.holds(row, tuple(rows))
+        if stretches.evaluated > before:
+            evaluated = stretches.evaluated - before
+            self.last_steps = EVALUATION_STEPS + STRETCH_ROW_STEPS * evaluated
+        return holds
 
     def _read(self, leaf: Expression, path: _SearchPath) -> Vector:
         if isinstance(leaf, MatchNumber):
@@ -384,10 +394,17 @@ FIRST_STACK_SIZE: Final = 1 << 10
 MOST_STACK_SIZE: Final = 1 << 27
 # Rows are numbered with 32 bits.
 MOST_ROWS: Final = (1 << 31) - 1
-# Python tests a condition in 50 to 500 us, the kernel takes a step in 8 to 19 ns.
-QUESTION_STEPS: Final = 8_000
-# It looks at the rows of the path, too.
-QUESTION_ROW_STEPS: Final = 2
+# The kernel takes a step in 8 to 19 ns. To stop for a question to Python and to continue takes 20
+# to 40 us; to evaluate a condition another 80 to 200 us, about 1 us for each row of a stretch, and
+# 15 to 60 ns for each row of the path.
+QUESTION_STEPS: Final = 2_500
+EVALUATION_STEPS: Final = 10_000
+STRETCH_ROW_STEPS: Final = 100
+PATH_ROW_STEPS: Final = 4
+# What a question is charged at least for each second of the processor that it took: half of what
+# the steps of a second are. So the limit on steps depends on the data alone, unless a condition
+# takes much longer than others do, as a distance of long strings.
+STEPS_PER_SECOND: Final = 40_000_000
 # Steps of one call of the kernel, 0.1 to 0.2 s: calling it again takes 0.1 ms.
 CALL_STEPS: Final = 1 << 23
 
@@ -471,6 +488,7 @@ class KernelSearch:
         self.counts = SearchCounts()
         limits = made.program.limits
         self._clock = TaskClock(limits.seconds) if clock is None else clock
+        self._bound_after = 0
         # The partition at the last look at the clock, and the time spent in it since then.
         self._partition, self._seconds = -1, 0.0
 
@@ -494,8 +512,10 @@ class KernelSearch:
         state[r.PARTITION], state[r.BEGIN] = -1, table.size
         kernel_rows = arrays.kernel_rows(made, table, self._tally, self._ends)
         bounds = SearchBounds(made, table, kernel_rows)
+        instructions = arrays.kernel_instructions(made)
+        self._bound_after = int(instructions.settings[7])
         fixed = (
-            arrays.kernel_instructions(made),
+            instructions,
             kernel_rows,
             arrays.kernel_conditions(made, table, self._ends),
             arrays.kernel_path(made, table),
@@ -545,17 +565,18 @@ class KernelSearch:
         base, count = int(state[r.LABELS]), int(state[r.ROW]) - begin
         is_searching = state[r.PHASE] != r.SEARCH and count > 0
         bound = found.labels[base : base + count] >> 1 if is_searching else np.zeros(0, np.int64)
-        return report_search(
-            table, begin, int(state[r.STEPS] - state[r.STEPS_BEFORE]), np.bincount(bound)
-        )
+        return report_search(table, begin, _steps_taken(state), np.bincount(bound))
 
     def _answer(self, state: Array, found: r.KernelMatches) -> None:
         self.counts.asked += 1
+        started = thread_time()
         state[r.ANSWER] = self._evaluator.answer(state, found.labels)
         state[r.PHASE] = r.ANSWERED
-        length = int(state[r.ROW] - state[r.BEGIN])
-        folds = self._evaluator.take_fold_steps()
-        state[r.CHARGED] += QUESTION_STEPS + QUESTION_ROW_STEPS * length + folds
+        cost = self._evaluator.last_steps + self._evaluator.take_fold_steps()
+        spent = int((thread_time() - started) * STEPS_PER_SECOND)
+        state[r.CHARGED] += QUESTION_STEPS + max(cost, spent)
+        if state[r.CHARGED] > self._bound_after:
+            state[r.BOUNDING] = 1
 
     def _count(self, state: Array) -> None:
         self._tally.errors += int(state[r.ERRORS])
@@ -572,8 +593,12 @@ class KernelSearch:
             return endless_skip_error(self._table, begin)
         limit = self._made.program.limits.backtracking_steps
         allowed = arrays.DEFAULT_STEP_LIMIT if limit is None else limit
-        taken = int(state[r.STEPS] - state[r.STEPS_BEFORE] + state[r.CHARGED])
-        return step_limit_error(self._table, begin, allowed, taken)
+        return step_limit_error(self._table, begin, allowed, _steps_taken(state))
+
+
+def _steps_taken(state: Array) -> int:
+    """In the partition so far, as charged."""
+    return int(state[r.STEPS] - state[r.STEPS_BEFORE] + state[r.CHARGED])
 
 
 def _match_block(state: Array, found: r.KernelMatches) -> MatchBlock:

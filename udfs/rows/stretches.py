@@ -1,7 +1,8 @@
 """Conditions that Python tests, for a stretch of rows at once.
 
 In `(a b+)` with `b AS round(price / a.price, 2) > 1` the row of `a` stays while one row after the
-other is tested as `b`. So the condition is evaluated for the rows that follow too, and their
+other is tested as `b`, and in `(a+ b)` with `b AS round(price / FIRST(a.price), 2) > 1` one before
+the other. So the condition is evaluated for the rows that follow in this direction too, and their
 answers are kept for as long as everything that it reads of the path stays at the same rows. Each
 answer is what a test of this row alone would give; an error counts when its row is asked for.
 """
@@ -98,6 +99,8 @@ class StretchEvaluator:
         self._tally = tally
         self._known: dict[Rows, _Stretch] = {}
         self._last: _Stretch | None = None
+        # Rows, for what they cost.
+        self.evaluated = 0
 
     def holds(self, row: int, rows: Rows) -> bool:
         """Whether the condition holds at a row; `rows`: where the anchored leaves are read."""
@@ -110,25 +113,33 @@ class StretchEvaluator:
         return bool(found.holds[at])
 
     def _evaluate(self, row: int, rows: Rows, before: _Stretch | None) -> _Stretch:
-        if before is not None and before.end == row:
-            size = min(2 * len(before.holds), MOST_ROWS)
-        else:
-            # If the path moves on with each row, no answer is needed twice.
-            size = 1 if self._last is not None and self._last.asked <= 1 else FIRST_ROWS
-        end = min(row + size, int(self._table.end_of[row]))
+        low, high = self._rows_around(row, before)
         try:
-            holds, errors = self._answers(np.arange(row, end), rows)
+            holds, errors = self._answers(np.arange(low, high), rows)
         except CepError:
             # It may be about a row that is never asked for.
+            low = row
             holds, errors = self._answers(np.arange(row, row + 1), rows)
-        found = _Stretch(row, holds, errors, 0 if before is None else 1)
+        found = _Stretch(low, holds, errors, 0 if before is None else 1)
         if len(self._known) >= MOST_STRETCHES:
             self._known.clear()
         self._known[rows] = self._last = found
         return found
 
+    def _rows_around(self, row: int, before: _Stretch | None) -> tuple[int, int]:
+        """The rows to evaluate with a row: those behind it, or before it."""
+        low, high = int(self._table.begin_of[row]), int(self._table.end_of[row])
+        if before is not None and before.end == row:
+            return row, min(row + min(2 * len(before.holds), MOST_ROWS), high)
+        if before is not None and row == before.begin - 1:
+            return max(row + 1 - min(2 * len(before.holds), MOST_ROWS), low), row + 1
+        # If the path moves on with each row, no answer is needed twice.
+        is_needed_once = self._last is not None and self._last.asked <= 1
+        return row, min(row + (1 if is_needed_once else FIRST_ROWS), high)
+
     def _answers(self, tested: Array, rows: Rows) -> tuple[Array, Array]:
         """Whether the condition holds at each row, and the errors of each."""
+        self.evaluated += len(tested)
         with self._tally.uncounted():
             vector = evaluate_expression(
                 self._cells,
