@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from spark_cep.sql.clause import Clause, Span
     from spark_cep.sql.statement import DerivedText, Statement
 
+_ABOUT_ORDER = re.compile("^a stream is ordered by its event time|has no watermark on")
+_WITHOUT_ORDER = re.compile("has no order_by")
+_ABOUT_WINDOW = re.compile("without WITHIN|has no WITHIN")
 _CLASH = re.compile(r"the answer would have two columns called '(.*?)'")
 
 
@@ -52,7 +55,7 @@ def _problem_place(
 ) -> Place:
     text = problem.get("text")
     if text is None:
-        return statement.place(_section_span(problem["message"], clause))
+        return statement.place(_section_span(problem["message"], statement, clause))
     start = _text_offset(text, problem["line"], problem["column"])
     end = start + (problem.get("length") or 1)
     if text == statement.whole:
@@ -63,7 +66,7 @@ def _problem_place(
     if statement.text.count(text) == 1:
         begin = statement.text.index(text)
         return statement.place((begin + start, begin + end))
-    return statement.place(_section_span(problem["message"], clause))
+    return statement.place(_section_span(problem["message"], statement, clause))
 
 
 def _text_offset(text: str, line: int, column: int) -> int:
@@ -74,13 +77,20 @@ def _text_offset(text: str, line: int, column: int) -> int:
     return begin + column - 1
 
 
-def _section_span(message: str, clause: Clause) -> Span:
+def _section_span(message: str, statement: Statement, clause: Clause) -> Span:
     """The section that a message about a whole option is about."""
     clash = _CLASH.match(message)
     if clash is not None:
         for each in clause.measures:
             if each.name.text == clash[1]:
                 return each.name.span
+    if clause.order_by and _ABOUT_ORDER.search(message):
+        return clause.order_by[0].span
+    keyword = re.match(r"\w+", statement.text[clause.span[0] :])
+    if keyword is not None and _WITHOUT_ORDER.search(message):
+        return clause.span[0], clause.span[0] + keyword.end()
+    if _ABOUT_WINDOW.search(message) and clause.within is None:
+        return clause.pattern.span
     word = re.split(r"[ =(:]", message, maxsplit=1)[0].lower()
     spans: dict[str, Sequence[Span]] = {
         "within": [clause.within.span] if clause.within else [],

@@ -26,6 +26,8 @@ from spark_cep.expressions.quantifiers import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from spark_cep.errors import PatternError
 
 
@@ -369,6 +371,32 @@ def _unreadable_error(text: str, at: int) -> PatternError:
         message = f"unexpected character {text[at]!r}"
         hint = _ELEMENTS_HINT
     return pattern_error(message, Place(text, at, at + 1), hint)
+
+
+def undecidable_node(node: PatternNode) -> PatternNode | None:
+    """The part for which a stream may wait forever: `$`, or else the first repetition without an
+    upper bound.
+
+    >>> text = "(a{2} | b+ $) c*"
+    >>> node_text(text, undecidable_node(parse_row_pattern(text)))
+    '$'
+    >>> node_text("a{2} (b | c*)", undecidable_node(parse_row_pattern("a{2} (b | c*)")))
+    'c*'
+    """
+    found = list(_all_nodes(node))
+    ends = (each for each in found if each.kind == "end")
+    repeats = (
+        each
+        for each in found
+        if each.kind == "repeat" and each.high is None and variable_nodes(each)
+    )
+    return next(ends, None) or next(repeats, None)
+
+
+def _all_nodes(node: PatternNode) -> Iterator[PatternNode]:
+    yield node
+    for part in node.parts:
+        yield from _all_nodes(part)
 
 
 def pattern_error(message: str, place: Place | None, hint: str | None) -> PatternError:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import PatternError
-from spark_cep.expressions.problems import Problems
+from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.remote_calls import (
     LookupRequests,
     MeasureTexts,
@@ -23,6 +23,7 @@ from spark_cep.expressions.remote_calls import (
     over_lookup_columns,
     separate_remote_calls,
 )
+from spark_cep.expressions.row_grammar import undecidable_node
 from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.planner.layout import (
     BUCKETS_CONF,
@@ -340,7 +341,9 @@ class RowQuery:
     # ---- streams -------------------------------------------------------------------------------
 
     def check_stream(self) -> None:
-        check_decidable(unbounded_reason(self.query.program()), self.options.limits)
+        node = undecidable_node(self.pattern.root)
+        place = None if node is None else Place(self.pattern.text, node.start, node.end)
+        check_decidable(unbounded_reason(self.query.program()), self.options.limits, place)
         time, text = None, ""
         if self.query.orders:
             first = shipped_column(self.query.shipment.shipped[self.query.orders[0].column])

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError, PatternError, PlanError
+from spark_cep.expressions.row_grammar import pattern_error
 from spark_cep.planner.layout import BUCKETS_CONF, Layout, parse_bucket_count
 from spark_cep.spark.entry import worker_program
 from spark_cep.spark.metrics import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
     from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.expressions.problems import Place
     from spark_cep.spark.query import Query
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.program import Limits, Window
@@ -97,14 +99,16 @@ def check_consumption(compiled: CompiledPattern) -> None:
         )
 
 
-def check_decidable(why_not: str | None, limits: Limits) -> None:
-    """`why_not`: why a search of a row pattern may never end."""
+def check_decidable(why_not: str | None, limits: Limits, place: Place | None = None) -> None:
+    """`why_not`: why a search of a row pattern may never end, and the part of PATTERN that says
+    so."""
     if why_not is None or (limits.rows is not None and not why_not.startswith("$")):
         return
     if why_not.startswith("$"):
-        raise PatternError(why_not, hint="leave out the anchor, or match in batches")
-    raise PatternError(
+        raise pattern_error(why_not, place, hint="leave out the anchor, or match in batches")
+    raise pattern_error(
         f"on a stream a search could wait forever: {why_not}",
+        place,
         hint='bound it: .within("10 minutes"), a quantifier with an end such as b{1,100}, or '
         "limits=cep.Limits(rows=100_000), which ends the query where a partition key has more",
     )

@@ -9,6 +9,8 @@ from pyspark.sql.types import LongType, StructField, TimestampType
 
 from spark_cep.errors import PatternError
 from spark_cep.events.compile import compile_pattern
+from spark_cep.expressions.problems import Place
+from spark_cep.expressions.row_grammar import node_text, parse_row_pattern, undecidable_node
 from spark_cep.pattern import Pattern, seq
 from spark_cep.spark.stream import (
     check_bounded,
@@ -77,3 +79,22 @@ def test_a_limit_on_rows_bounds_a_search_but_no_end_of_a_partition() -> None:
         check_decidable("the repetition of b has no upper bound", Limits())
     with pytest.raises(PatternError, match=r"^\$ matches the end"):
         check_decidable("$ matches the end of a partition", Limits(rows=100))
+
+
+def test_what_a_stream_cannot_decide_is_marked_in_the_pattern() -> None:
+    place = Place("a b+ $", 5, 6)
+    with pytest.raises(PatternError) as error:
+        check_decidable("$ matches the end of a partition", Limits(), place)
+    assert str(error.value).splitlines()[1:4] == [
+        "  at line 1, column 6:",
+        "    a b+ $",
+        "         ^",
+    ]
+    for text, part in [
+        ("a b{2} (c | d* $)", "$"), ("a{2} (b | c+)", "c+"), ("(a b?)* c", "(a b?)*"),
+        ("a{,3} ()* b{2,}?", "b{2,}?"),
+    ]:  # fmt: skip
+        node = undecidable_node(parse_row_pattern(text))
+        assert node is not None
+        assert node_text(text, node) == part
+    assert undecidable_node(parse_row_pattern("a{1,3} (b | c{2})? ()*")) is None
