@@ -43,8 +43,8 @@ def step_limit_error(table: RowTable, begin: int, allowed: int, reached: int) ->
     """`begin`: where the search began."""
     where, row = _search_place(table, begin)
     return LimitError(
-        f"{where} took more than {allowed:,} steps of the matcher, the last ones for a match that "
-        f"begins at row {row + 1:,}",
+        f"{where} took more than {allowed:,} steps of the matcher for {_pattern_name(table)}, the "
+        f"last ones for a match that begins at row {row + 1:,}",
         hint="the usual cause is a condition on LAST, FIRST or an aggregate inside nested "
         "repetitions: bound the repetitions, add WITHIN or a partition key, or raise the limit: "
         f"limits=cep.Limits(backtracking_steps={allowed * 10}), or in SQL after the clause "
@@ -59,8 +59,8 @@ def step_limit_error(table: RowTable, begin: int, allowed: int, reached: int) ->
 def stack_limit_error(table: RowTable, begin: int, allowed: int) -> LimitError:
     where, row = _search_place(table, begin)
     return LimitError(
-        f"{where}: the search for a match that begins at row {row + 1:,} has more than "
-        f"{allowed:,} alternatives left to try",
+        f"{where}: the search of {_pattern_name(table)} for a match that begins at row {row + 1:,} "
+        f"has more than {allowed:,} alternatives left to try",
         hint="bound the repetitions in the pattern, or add WITHIN or a partition key",
         details={
             "key": table.key_of(begin), "row": row, "limit": "ways",
@@ -75,6 +75,10 @@ def bucket_size_error(reached: int, allowed: int) -> LimitError:
         hint="partition by more columns, or set spark.cep.buckets to more buckets",
         details={"limit": "bucket_rows", "allowed": allowed, "reached": reached},
     )
+
+
+def _pattern_name(table: RowTable) -> str:
+    return f"the row pattern of {', '.join(each.name for each in table.program.variables)}"
 
 
 def _search_place(table: RowTable, begin: int) -> tuple[str, int]:
@@ -123,7 +127,7 @@ def report_search(
     rows = {variables[v].name: int(n) for v, n in enumerate(() if bound is None else bound) if n}
     path = ", ".join(f"{name} on {count:,} rows" for name, count in rows.items())
     return WorkReport(
-        f"the row pattern of {', '.join(each.name for each in variables)}",
+        _pattern_name(table),
         f"{where}, now in the search for a match that begins at row {row + 1:,}",
         f"{steps:,} steps of the matcher in a partition of {size:,} rows"
         + (f"; the path under test has {path}" if path else ""),
