@@ -156,7 +156,7 @@ def call_kind_of(
     return None if name is None or kind is None else (name, kind)
 
 
-def _function_of(node: exp.Expr) -> exp.Expr:
+def function_of(node: exp.Expr) -> exp.Expr:
     """The function inside FILTER and WITHIN GROUP."""
     while isinstance(node, _CLAUSES):
         node = node.this
@@ -239,7 +239,7 @@ class _CallFinder:
         # Breadth first: a node's parent comes before it.
         for node in self._parsed.root.walk():
             inside = around.get(id(node.parent)) if node is not self._parsed.root else None
-            known = call_kind_of(_function_of(node), aggregates)
+            known = call_kind_of(function_of(node), aggregates)
             if known is not None and not isinstance(node.parent, _CLAUSES):
                 name, kind = known
                 if name in NAVIGATIONS and (_has_filter(node) or self._ignores_nulls(node, name)):
@@ -265,7 +265,7 @@ class _CallFinder:
             semantics = self._semantics.pop(start, None)
         if semantics is not None:
             start = semantics[0]
-        function = _function_of(node)
+        function = function_of(node)
         arguments, distinct = self._arguments(function)
         offset = 0
         ignores_nulls = self._ignores_nulls(node, name)
@@ -489,7 +489,7 @@ class _CallFinder:
         spelled = self._spelled(node)
         shown = ", ".join(self._parsed.text_of(each) for each in arguments)
         has_star = any(isinstance(each, exp.Star) for each in arguments)
-        is_count = isinstance(_function_of(node), exp.Count)
+        is_count = isinstance(function_of(node), exp.Count)
         counts_rows = is_count and len(arguments) == 1 and not distinct
         if distinct and (kind != "aggregate" or self._name_of(node) in NAVIGATIONS):
             self._add(

@@ -31,18 +31,28 @@ from spark_cep.expressions.problems import Place, Problems
 from spark_cep.expressions.schema import NOT_OF_ONE_ROW
 from spark_cep.expressions.syntax import Edit, SyntaxProblem, apply_edits
 from spark_cep.expressions.types import aggregate_type, name_of
+from spark_cep.rows.calls import function_of
 from spark_cep.rows.compiled import RowMeasure, RowReading, reading_name
 from spark_cep.rows.earlier import expand_earlier_measures
 from spark_cep.rows.leaves import LABEL_NUMBER, classifier_at, read_at
 from spark_cep.rows.spark_aggregates import (
     AggregateSample,
+    PythonGroup,
     SparkAggregate,
     aggregate_name,
     check_spark_aggregates,
+    is_of_python,
     presence_name,
     with_user_texts,
 )
-from spark_cep.rows.texts import ResolvedRowText, RowPosition, RowScope, resolve_text, session_calls
+from spark_cep.rows.texts import (
+    ResolvedRowText,
+    RowPosition,
+    RowScope,
+    resolve_text,
+    session_calls,
+    span_of_call,
+)
 from spark_cep.udfs.expressions import BIGINT, BOOL, Type
 from spark_cep.udfs.row_program import Aggregate, MatchNumber
 
@@ -144,7 +154,7 @@ def compile_row_measures(
 ) -> tuple[RowMeasure, ...]:
     """The measures over `readings`, which are added; invalid measures become problems."""
     _check_names(wanted.measures, problems)
-    scope = replace(scope, aggregates=_session_aggregates(wanted.measures, scope, readings.types))
+    scope = _with_session_aggregates(wanted.measures, scope, readings.types)
     measures = expand_earlier_measures(wanted.measures, scope)
     texts = [(name, text, resolve_text(text, scope, problems)) for name, text in measures]
     bodies = [
@@ -172,18 +182,27 @@ def compile_row_measures(
     return tuple(found)
 
 
-def _session_aggregates(
+def _with_session_aggregates(
     measures: Sequence[tuple[str, str]], scope: RowScope, types: RowTypes
-) -> frozenset[str]:
-    """The aggregates that are not Spark's own but of the session."""
+) -> RowScope:
+    """The scope with the aggregates that are not Spark's own but of the session."""
     calls = [each for _, text in measures for each in session_calls(text, scope)]
     types.learn(each.sql for each in calls if not each.inner)
     found: set[str] = set()
+    in_python: set[str] = set()
     # A call is longer than those inside it.
     for call in sorted(calls, key=lambda each: len(each.sql)):
-        if not call.inner & found and types.of(call.sql) == NOT_OF_ONE_ROW:
+        if call.inner & found:
+            continue
+        type_ = types.of(call.sql)
+        if type_ == NOT_OF_ONE_ROW:
+            # Spark has FILTER for all aggregates but those.
+            type_ = types.of(f"{call.sql} FILTER (WHERE TRUE)")
             found.add(call.name)
-    return frozenset(found)
+        if is_of_python(type_):
+            found.add(call.name)
+            in_python.add(call.name)
+    return replace(scope, aggregates=frozenset(found), python_aggregates=frozenset(in_python))
 
 
 def _check_names(measures: Sequence[tuple[str, str]], problems: Problems) -> None:
@@ -563,6 +582,9 @@ class _RowMeasureBody:
                 "batches, for example with foreachBatch",
             )
         rows = replace(rows, distinct=False)
+        in_python = call.name in self._text.scope.python_aggregates
+        if in_python:
+            self._check_python_aggregate(call, rows)
         edits: list[Edit] = []
         sampled: list[Edit] = []
         readings: list[int] = []
@@ -586,15 +608,37 @@ class _RowMeasureBody:
                 sampled.append((inner.start, inner.end, self._varying("''")))
         if not lists:
             lists.append(self._readings.list_of(rows, None))
-        aggregate = SparkAggregate(
-            self._only_where(call, presence_name(lists[0]), edits),
-            tuple(dict.fromkeys((*lists, *readings))),
-            lists[0],
-        )
-        sample = AggregateSample(
-            self._only_where(call, "TRUE", sampled), self._parsed.place(call.node)
-        )
+        present, place = presence_name(lists[0]), self._parsed.place(call.node)
+        read = tuple(dict.fromkeys((*lists, *readings)))
+        if in_python:
+            condition = self._condition(call, present, edits)
+            self._parsed.cut(call.node)
+            start, end = span_of_call(self._parsed, function_of(call.node))
+            aggregate = SparkAggregate(
+                apply_edits(self._parsed.text, start, end, edits),
+                read, lists[0], PythonGroup(call.name, condition),
+            )  # fmt: skip
+            sample = AggregateSample(apply_edits(self._parsed.text, start, end, sampled), place)
+        else:
+            aggregate = SparkAggregate(self._only_where(call, present, edits), read, lists[0])
+            sample = AggregateSample(self._only_where(call, "TRUE", sampled), place)
         return self._readings.spark_aggregate(aggregate, sample)
+
+    def _check_python_aggregate(self, call: RowCall, rows: Aggregate) -> None:
+        if call.distinct:
+            raise TypeMismatch(
+                f"{call.name} is a function in Python, for which Spark has no DISTINCT",
+                call.node,
+                "leave out DISTINCT, and drop the duplicates in the function: "
+                "values.drop_duplicates()",
+            )
+        self._check_condition(call, rows)
+
+    def _condition(self, call: RowCall, present: str, edits: Sequence[Edit]) -> str:
+        """Which elements an aggregate is over."""
+        if call.filter is None:
+            return present
+        return f"{present} AND ({self._parsed.cut(call.filter, edits)})"
 
     def _only_where(self, call: RowCall, present: str, edits: Sequence[Edit]) -> str:
         """The text of an aggregate over the rows where `present` and its FILTER are true."""

@@ -2,7 +2,9 @@
 
 The engine returns lists of what an aggregate reads, one for each column. Spark explodes them and
 groups them by the row of the answer, with the user's own text of the aggregate. So every aggregate
-of Spark can be used, with DISTINCT, FILTER and WITHIN GROUP, and those of the session.
+of Spark can be used, with DISTINCT, FILTER and WITHIN GROUP, and those of the session. Those in
+Python (pandas UDFs) stand in no GROUP BY with others and have no FILTER, so each of these functions
+is grouped by itself, over the elements that it is for.
 """
 
 from __future__ import annotations
@@ -17,14 +19,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class PythonGroup:
+    """Aggregates in Python that can be computed together: calls of one `function` over the elements
+    that meet `condition`."""
+
+    function: str
+    condition: str
+
+
+@dataclass(frozen=True)
 class SparkAggregate:
     """`sql`: over the elements of lists, by the names of the readings (`reading_name`), and over
     other readings by theirs. `readings`: all of them. `rows`: a list with an element for each row
-    of the aggregate; an element that is there is marked by `presence_name(rows)`."""
+    of the aggregate; an element that is there is marked by `presence_name(rows)`. `python`: of an
+    aggregate in Python, whose `sql` has no FILTER."""
 
     sql: str
     readings: tuple[int, ...]
     rows: int
+    python: PythonGroup | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +75,7 @@ def check_spark_aggregates(
     )
     for each, answer in zip(samples, answers, strict=True):
         if answer is not None:
-            message, hint = _explain(answer, each.place)
-            problems.add(message, each.place, hint=hint)
+            problems.add(answer, each.place)
     return not any(answers)
 
 
@@ -75,13 +87,10 @@ def with_user_texts(message: str, samples: Sequence[AggregateSample]) -> str:
     return message
 
 
-def _explain(answer: str, place: Place) -> tuple[str, str | None]:
-    if "pandas UDF" in answer or "pythonud" in answer:
-        shown = place.text[place.start : place.end]
-        name = shown.partition("(")[0].strip()
-        return (
-            f"{name} is an aggregate in Python, which Spark does not compute beside others",
-            "group the rows of ALL ROWS PER MATCH by the partition columns and MATCH_NUMBER(), or "
-            f"call a pandas UDF on an array: {name}(collect_list(b.price))",
-        )
-    return answer, None
+def is_of_python(answer: object) -> bool:
+    """Whether Spark says of a call with DISTINCT or FILTER that it is an aggregate in Python.
+
+    >>> is_of_python("Function pythonudaf does not support FILTER clause.")
+    True
+    """
+    return isinstance(answer, str) and "pythonudaf" in answer

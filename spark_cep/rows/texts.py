@@ -90,13 +90,14 @@ _OTHER_SYSTEMS = {
 class RowScope:
     """The scope of names. `own`: the variable being defined; None in measures. `at_end`: the answer
     has one row for each match, so names are read from the last row of the match. `aggregates`: the
-    session's own."""
+    session's own; `python_aggregates`: those of them that are functions in Python."""
 
     names: PatternNames
     variables: RowVariables
     own: int | None = None
     at_end: bool = False
     aggregates: frozenset[str] = frozenset()
+    python_aggregates: frozenset[str] = frozenset()
 
     @property
     def universal(self) -> int:
@@ -238,6 +239,10 @@ class SessionCall:
     inner: frozenset[str]
 
 
+# What stands for calls of the matcher where Spark is asked for types.
+_SAMPLES = {"classifier": "CAST('' AS STRING)", "number": "1L"}
+
+
 def session_calls(text: str, scope: RowScope) -> list[SessionCall]:
     """Calls that may be aggregates of the session: they contain no other aggregate."""
     unknown = Problems()
@@ -251,9 +256,14 @@ def session_calls(text: str, scope: RowScope) -> list[SessionCall]:
         return []
     references = _RowTextResolver(calls, scope, unknown).run().references
     edits = [each.edit() for each in references if each.column is not None]
+    edits += [
+        (each.start, each.end, _SAMPLES[each.kind])
+        for each in calls.calls.values()
+        if each.kind in _SAMPLES
+    ]
     for node in nodes:
-        if not calls.below(node):
-            start, end = _span_of_call(parsed, node)
+        if all(each.kind in _SAMPLES for each in calls.below(node)):
+            start, end = span_of_call(parsed, node)
             sql = apply_edits(parsed.text, start, end, edits)
             below = [each for each in node.find_all(exp.Anonymous) if each is not node]
             inner = {each.name.lower() for each in below if _is_of_session(each)}
@@ -261,7 +271,7 @@ def session_calls(text: str, scope: RowScope) -> list[SessionCall]:
     return found
 
 
-def _span_of_call(parsed: ParsedExpression, node: exp.Expr) -> tuple[int, int]:
+def span_of_call(parsed: ParsedExpression, node: exp.Expr) -> tuple[int, int]:
     """The characters of a call without its FILTER and WITHIN GROUP."""
     while isinstance(node.parent, exp.Filter | exp.WithinGroup | exp.IgnoreNulls):
         node = node.parent

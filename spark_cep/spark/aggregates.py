@@ -3,8 +3,9 @@
     rows of the answer -> exploded lists -> grouped by the row of the answer -> the rows again
 
 One shuffle of the exploded rows; no join, because one of the exploded rows carries the rest of the
-answer's row. A row of the answer is known by its place in the input, not by a number that Spark
-counts up, so that it is the same row when a task is repeated.
+answer's row. Aggregates in Python are grouped by themselves, for one more shuffle of the answer. A
+row of the answer is known by its place in the input, not by a number that Spark counts up, so that
+it is the same row when a task is repeated.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from spark_cep.rows.compiled import CompiledRowPattern, RowAnswer
+    from spark_cep.rows.spark_aggregates import PythonGroup, SparkAggregate
 
 _FIRST, _ROW = "__cep_first", "__cep_row"
 _KEPT, _PLACE, _ELEMENT = "__cep_kept", "__cep_place", "__cep_element"
+_DONE = "__cep_done"
 _READING = re.compile(r"__cep_m\d+")
 
 
@@ -77,13 +80,76 @@ def aggregate_lists(
         (f"CASE WHEN coalesce({_PLACE}, 0) = 0 THEN {_KEPT} END", _KEPT),
         *((f"{_ELEMENT}.{name}", name) for name in names),
     ]
-    rows_of_lists = select_named(elements, items, beside=[*keys, *single])
-    grouped = rows_of_lists.groupBy(*[F.col(quote_column(each)) for each in keys]).agg(
-        F.first(_KEPT, ignorenulls=True).alias(_KEPT),
-        *[F.expr(each.sql).alias(aggregate_name(number)) for number, each in enumerate(aggregates)],
+    rows_of_lists = select_named(elements, items, beside=[*keys, *single, _PLACE])
+    by_key = [F.col(quote_column(each)) for each in keys]
+    of_spark = [number for number, each in enumerate(aggregates) if each.python is None]
+    in_python = len(of_spark) < len(aggregates)
+    if in_python:
+        rows_of_lists = rows_of_lists.repartition(*by_key)
+    grouped = (
+        (_with_all_columns(rows_of_lists, "TRUE") if in_python else rows_of_lists)
+        .groupBy(*by_key)
+        .agg(
+            F.first(_KEPT, ignorenulls=True).alias(_KEPT),
+            *[F.expr(aggregates[number].sql).alias(aggregate_name(number)) for number in of_spark],
+        )
     )
+    names_of_spark = [aggregate_name(number) for number in of_spark]
+    if in_python:
+        grouped = _with_python_groups(grouped, rows_of_lists, aggregates, keys, names_of_spark)
     return grouped.select(
         f"{_KEPT}.*", *[aggregate_name(number) for number in range(len(aggregates))]
+    )
+
+
+def _with_python_groups(
+    grouped: DataFrame,
+    elements: DataFrame,
+    aggregates: Sequence[SparkAggregate],
+    keys: Sequence[str],
+    names: Sequence[str],
+) -> DataFrame:
+    """`grouped`, with `names` behind its keys, and the aggregates in Python beside them.
+
+    Each function is grouped by itself, over the elements that it is for, so it never sees others.
+    These groups and `grouped` read one shuffle of the elements: Spark reuses it because they read
+    the same columns of it. A union and one more GROUP BY put the rows of the answer together, which
+    a join could do only on keys without NULL.
+    """
+    by_key = [F.col(quote_column(each)) for each in keys]
+    groups: dict[PythonGroup, list[int]] = {}
+    for number, each in enumerate(aggregates):
+        if each.python is not None:
+            groups.setdefault(each.python, []).append(number)
+    found = grouped.select(*by_key, F.struct(_KEPT, *names).alias(_DONE))
+    for group, numbers in groups.items():
+        own = _with_all_columns(elements, group.condition)
+        # The rows of a match come to the function in their order.
+        own = own.sortWithinPartitions(*by_key, _PLACE)
+        own = own.groupBy(*by_key).agg(
+            *[F.expr(aggregates[number].sql).alias(aggregate_name(number)) for number in numbers]
+        )
+        found = found.unionByName(own, allowMissingColumns=True)
+    together = found.groupBy(*by_key).agg(
+        *[
+            F.first(quote_column(each), ignorenulls=True).alias(each)
+            for each in found.columns
+            if each not in keys
+        ]
+    )
+    return together.select(
+        f"{_DONE}.*",
+        *[aggregate_name(number) for numbers in groups.values() for number in numbers],
+    )
+
+
+def _with_all_columns(elements: DataFrame, condition: str) -> DataFrame:
+    """The elements that meet the condition, by a filter that reads all columns and that Spark does
+    not move, because of the id: otherwise the shuffle below it would be another one, and the rows
+    would be matched once more. No id is negative, so the other branch is never taken."""
+    columns = " AND ".join(f"{quote_column(each)} IS NULL" for each in elements.columns)
+    return elements.filter(
+        f"CASE WHEN monotonically_increasing_id() >= 0 THEN {condition} ELSE {columns} END"
     )
 
 

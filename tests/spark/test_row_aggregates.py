@@ -6,7 +6,6 @@ import contextlib
 import random
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd  # noqa: TC002 - Spark reads the types of functions
 import pytest
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F
@@ -312,17 +311,11 @@ def register_aggregate(spark: SparkSession, name: str, known: str) -> None:
         ("median(b.v)", "data type mismatch"),
         ("stddev(b.v)", "stddev"),
         ("median(b.x).z", "median(b.x)"),
-        ("py_mean(b.x)", "an aggregate in Python"),
     ],
 )
 def test_errors_about_aggregates_are_at_their_place(
-    spark: SparkSession, data: DataFrame, measure: str, message: str
+    data: DataFrame, measure: str, message: str
 ) -> None:
-    @F.pandas_udf("double")  # type: ignore[call-overload, untyped-decorator]
-    def mean(values: pd.Series) -> float:
-        return float(values.mean())
-
-    spark.udf.register("py_mean", mean)
     with pytest.raises(PatternError) as caught:
         match(data, {"m": measure})
     assert message in str(caught.value)

@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd  # noqa: TC002 - Spark reads the types of functions
 import pytest
 from pyspark.sql import functions as F
 
@@ -192,6 +193,21 @@ def test_aggregates_of_spark_in_measures(spark: SparkSession, ticks: DataFrame) 
     assert values(cep.sql(spark, text)) == [
         ("k1", 20.0, 2, 3, 40, None, "B", 2), ("k1", 20.0, 3, 1, 30, 20.0, "A", 1),
         ("k2", 2.0, 24, 3, None, 1.0, "B", 2),
+    ]  # fmt: skip
+
+
+def test_an_aggregate_in_python_in_measures(spark: SparkSession, ticks: DataFrame) -> None:
+    @F.pandas_udf("int")  # type: ignore[call-overload, untyped-decorator]
+    def spread(values: pd.Series) -> int:
+        assert not values.isna().any()
+        return int(values.max() - values.min())
+
+    spark.udf.register("spread", spread)
+    measures = """spread(x) AS wide, spread(up.x) AS up_wide, median(x) AS middle,
+        spread(x) FILTER (WHERE kind = 'A') AS a_wide"""
+    text = "SELECT * FROM smoke_ticks " + CLAUSE.replace("FIRST(up.t) AS since", measures)
+    assert values(cep.sql(spark, text)) == [
+        ("k1", 20, 0, 20.0, 20, 1), ("k1", 35, 20, 20.0, None, 2), ("k2", 2, 1, 2.0, 0, 2),
     ]  # fmt: skip
 
 
