@@ -109,7 +109,8 @@ class Pipeline:
         if self._slicing is not None:
             query = query.with_slices()
         assert query.answer is not None
-        (self.row,) = (field.column for field in query.answer.output.row)
+        # Partition columns that are not among the names come first.
+        self.row = query.answer.output.row[-1].column
         self._shipped = query.shipment.shipped
         self.program = query.program(setting.plan, block_pairs=setting.block_pairs)
         self.later = query.program(
