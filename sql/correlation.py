@@ -309,7 +309,16 @@ def _typed(statement: Statement, column: OuterColumn, type_: str, span: Span) ->
 
 
 def _check_repeatable(statement: Statement, scope: OuterScope) -> None:
-    for at in range(scope.first, scope.stop):
+    tokens = range(scope.first, scope.stop)
+    is_ordered = any(statement.tokens[at].is_word("ORDER") for at in tokens)
+    for at in tokens:
+        if statement.tokens[at].is_word("LIMIT", "OFFSET") and not is_ordered:
+            raise statement.error_at(
+                f"{statement.tokens[at].text} without ORDER BY may not be in the tables that a "
+                "MATCH_RECOGNIZE refers to: they are read twice, and have to be the same",
+                at,
+                hint="add an ORDER BY, or write these rows to a table first",
+            )
         if statement.tokens[at].is_word(*_CHANGING):
             raise statement.error_at(
                 f"{statement.tokens[at].text} may not be in the tables that a MATCH_RECOGNIZE "

@@ -242,6 +242,8 @@ M = "SELECT * FROM lateral_q MATCH_RECOGNIZE (ORDER BY n "
          "of type array<int>", "(SELECT array(1) AS xs) t"),
         ("(SELECT rand() AS x) t", "MEASURES 1 AS one PATTERN (a) DEFINE a AS n > t.x)",
          "they are read twice", "rand"),
+        ("(SELECT low FROM lateral_t LIMIT 2) t",
+         "MEASURES 1 AS one PATTERN (a) DEFINE a AS n > t.low)", "add an ORDER BY", "LIMIT"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_referred_to(
