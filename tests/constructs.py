@@ -105,6 +105,26 @@ STATEMENTS = {
         "DEFINE a AS count(*) FILTER (WHERE p > 8) <= 1)",
         [(1,), (1,), (3,)],
     ),
+    "aggregates that are folded": Statement(
+        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES collect_list(id) AS ids "
+        "PATTERN (a+) DEFINE a AS percentile(p, 0.5) FILTER (WHERE p < 12) >= 7.5 "
+        "AND percentile_cont(0.5) WITHIN GROUP (ORDER BY p) <= 9 "
+        "AND count(DISTINCT p) <= 2)",
+        [([2, 3],), ([4],)],
+    ),
+    "IGNORE NULLS": Statement(
+        "SELECT * FROM (SELECT id, nullif(p, 12) AS p FROM t) MATCH_RECOGNIZE (ORDER BY id "
+        "MEASURES LAST(p) IGNORE NULLS AS l, first(p, true) AS f, "
+        "any_value(p IGNORE NULLS) AS any, collect_list(p) RESPECT NULLS AS list "
+        "PATTERN (a+) DEFINE a AS LAST(p) IGNORE NULLS < 10)",
+        [(9, 8, 8, [8, 7, 9, None])],
+    ),
+    "the longest match by a parameter": Statement(
+        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES count(*) AS n "
+        "PATTERN (^ (a | a b)) OPTIONS (use_longest_match = :longest))",
+        [(2,)],
+        {"longest": True},
+    ),
     "functions between rows": Statement(
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES b.id AS id PATTERN (a x* b) "
         "DEFINE x AS p < a.p, b AS concat(round(p / a.p, 1), '') LIKE '1.%')",
@@ -170,11 +190,16 @@ SHOWN_BY = {
     ),
     "subqueries that read nothing of the match": ("Trino 12",),
     "functions between rows of the match in DEFINE": ("functions between rows", "Flink 9"),
-    "**Aggregates (R030)**: in MEASURES all of Spark": ("aggregates of Spark",),
-    "DISTINCT, FILTER, WITHIN GROUP in MEASURES": ("clauses of aggregates",),
-    "in DEFINE those that can be computed row by row, with DISTINCT and FILTER": (
-        "Flink 2", "Trino 9", "FILTER in DEFINE",
+    "**Aggregates (R030)**: in MEASURES all of Spark and of the session, functions in Python too": (
+        "aggregates of Spark",
     ),
+    "DISTINCT, FILTER, WITHIN GROUP in MEASURES": ("clauses of aggregates",),
+    "in DEFINE [those that can be folded](row-patterns.md#define-which-rows-a-variable-takes), "
+    "with DISTINCT, FILTER and WITHIN GROUP": (
+        "Flink 2", "Trino 9", "FILTER in DEFINE", "aggregates that are folded",
+    ),
+    "`LAST(a.x) IGNORE NULLS`, `first(x, true)`, `any_value(x IGNORE NULLS)`, "
+    "`collect_list(x) RESPECT NULLS`": ("IGNORE NULLS",),
     "**Windows (R020)**: `WINDOW w AS (... PATTERN ...)`, `OVER (... PATTERN ...)`": (
         "Trino 2", "a window in OVER",
     ),
@@ -195,7 +220,9 @@ SHOWN_BY = {
     "`WITHIN INTERVAL '10' MINUTE` after PATTERN": ("Flink 3",),
     "`MATCH_ROWTIME()`, `MATCH_ROWTIME(ts)`": ("Flink 4",),
     "`MATCH_ROW_NUMBER()`": ("MATCH_ROW_NUMBER",),
-    "`OPTIONS (use_longest_match = false)`, `= true`": ("BigQuery 7", "BigQuery 6"),
+    "`OPTIONS (use_longest_match = false)`, `= true`, `= :parameter`": (
+        "BigQuery 7", "BigQuery 6", "the longest match by a parameter",
+    ),
     "clauses in another order": ("clauses in another order",),
 }  # fmt: skip
 
@@ -225,9 +252,13 @@ REFUSED = {
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a) "
         "DEFINE a AS p > lag(p) OVER (ORDER BY id))"
     ),
-    "in DEFINE the others: `percentile`, aggregates of the session": (
+    "in DEFINE the others: approximations, sketches, aggregates of the session": (
         "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p) AS low PATTERN (a+) "
-        "DEFINE a AS p > percentile(p, 0.5))"
+        "DEFINE a AS p > approx_percentile(p, 0.5))"
+    ),
+    "IGNORE NULLS with an offset, or after PREV and NEXT": (
+        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY id MEASURES LAST(p, 1) IGNORE NULLS AS low "
+        "PATTERN (a+))"
     ),
     "`^`, `$`, MATCH_NUMBER() in a window": (
         "SELECT count(*) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING "
