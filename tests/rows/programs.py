@@ -331,9 +331,12 @@ def defines(draw: st.DrawFn, depth: int = 2) -> Expression:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[RowProgram, list[Row]]:
+def cases(
+    draw: st.DrawFn, conditions: st.SearchStrategy[Expression] | None = None
+) -> tuple[RowProgram, list[Row]]:
     pattern = draw(patterns(draw(st.sampled_from([2, 2, 3]))))
-    chosen = draw(st.dictionaries(st.integers(0, VARIABLES - 1), defines(), max_size=3))
+    conditions = defines() if conditions is None else conditions
+    chosen = draw(st.dictionaries(st.integers(0, VARIABLES - 1), conditions, max_size=3))
     mode = draw(st.sampled_from(["one", "all", "all omit empty", "all with unmatched"]))
     skip = Skip(draw(st.sampled_from(["past last row", "next row", "first", "last"])))
     if skip.kind in ("first", "last"):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_cep.udfs.expressions import Call, Constant
 from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
+from tests.rows.reference_folds import FOLDS, fold, key
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression
@@ -235,6 +236,8 @@ def value(node: Expression, seen: Seen) -> Any:  # noqa: PLR0911
 
 def aggregate(node: Aggregate, seen: Seen) -> Any:  # noqa: PLR0911
     rows = seen.bound(node.variables, node.final)
+    if node.name in FOLDS:
+        return fold(node, [_arguments(node, replace(seen, row=row)) for row in rows])
     if node.argument is not None:
         values = [
             value(node.argument, Seen(seen.rows, seen.begin, seen.labels, row, seen.number))
@@ -247,17 +250,15 @@ def aggregate(node: Aggregate, seen: Seen) -> Any:  # noqa: PLR0911
         values = [seen.rows[row][node.column] for row in rows]
     if node.name == "list":
         return values
-    if node.by is not None:
-        return _extreme(node, seen, rows)
     values = [each for each in values if each is not None]
     if node.distinct:
-        values = list({_key(each): each for each in reversed(values)}.values())[::-1]
+        values = list({key(each): each for each in reversed(values)}.values())[::-1]
     if node.name == "count":
         return len(values)
     if not values:
         return None
     if node.name in ("min", "max"):
-        return (min if node.name == "min" else max)(values, key=_key)
+        return (min if node.name == "min" else max)(values, key=key)
     if node.name in SPREADS:
         return _spread(node.name, values)
     total: Any = 0
@@ -286,35 +287,27 @@ def _spread(name: str, values: list[Any]) -> Any:
     return math.sqrt(found) if name.startswith("stddev") and found == found else found  # noqa: PLR0124
 
 
-def _extreme(node: Aggregate, seen: Seen, rows: list[int]) -> Any:
-    """max_by, min_by: of equal ones the last."""
-    assert node.by is not None
+def _arguments(node: Aggregate, seen: Seen) -> tuple[Any, ...]:
+    """Of an aggregate at the current row; several are one struct."""
+    if isinstance(node.argument, Call) and node.argument.name == "struct":
+        return tuple(value(each, seen) for each in node.argument.arguments)
+    if node.argument is not None:
+        return (value(node.argument, seen),)
     assert node.column is not None
-    column = node.by[0]
-    known = [row for row in rows if seen.rows[row][column] is not None]
-    if not known:
-        return None
-    how = max if node.name == "max_by" else min
-    best = how(_key(seen.rows[row][column]) for row in known)
-    last = [row for row in known if _key(seen.rows[row][column]) == best][-1]
-    return seen.rows[last][node.column]
+    assert seen.row is not None
+    row = seen.rows[seen.row]
+    return (row[node.column],) if node.by is None else (row[node.column], row[node.by[0]])
 
 
 def _fitting(result: Any, node: Call | Aggregate) -> Any:
     """ANSI: an integer beyond its type is an error."""
     if (
         node.type.kind == "int"
+        and result is not None
         and not -(1 << node.type.bits - 1) <= result < 1 << node.type.bits - 1
     ):
         raise OverflowError
     return result
-
-
-def _key(each: Any) -> Any:
-    """Spark's order: NaN equals itself and is the largest."""
-    if isinstance(each, float):
-        return (math.isnan(each), 0.0 if math.isnan(each) else each)
-    return each
 
 
 def call(node: Call, seen: Seen) -> Any:  # noqa: PLR0911
@@ -345,16 +338,21 @@ def call(node: Call, seen: Seen) -> Any:  # noqa: PLR0911
 
 
 OPERATIONS: Mapping[str, Any] = {
-    "=": lambda a, b: _key(a) == _key(b),
-    "<>": lambda a, b: _key(a) != _key(b),
-    "<": lambda a, b: _key(a) < _key(b),
-    "<=": lambda a, b: _key(a) <= _key(b),
-    ">": lambda a, b: _key(a) > _key(b),
-    ">=": lambda a, b: _key(a) >= _key(b),
+    "=": lambda a, b: key(a) == key(b),
+    "<>": lambda a, b: key(a) != key(b),
+    "<": lambda a, b: key(a) < key(b),
+    "<=": lambda a, b: key(a) <= key(b),
+    ">": lambda a, b: key(a) > key(b),
+    ">=": lambda a, b: key(a) >= key(b),
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "%": lambda a, b: int(math.fmod(a, b)),
     "neg": lambda a: -a,
+    "size": len,
+    "array_contains": lambda each, a: (
+        key(a) in [key(b) for b in each] or (None if None in each else False)
+    ),
+    "get": lambda each, n: each[n] if 0 <= n < len(each) else None,
     "abs": abs,
 }

@@ -15,6 +15,7 @@ from hypothesis import assume, given
 from spark_cep.udfs.errors import WorkerError
 from spark_cep.udfs.rows import arrays, bounds, bytecode, search
 from tests.random_cases import random_cases
+from tests.rows.folded import folded_cases
 from tests.rows.programs import answer, cases, expected, overflowing, spread
 from tests.rows.reference import Row, SkipError, TooMany
 
@@ -109,3 +110,24 @@ def test_bounds_of_searches_do_not_change_the_answer(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bounds, "STRETCH", 2)
     monkeypatch.setattr(bounds, "MOST_GROUPS", 1)
     agree(EXAMPLES // 3)
+
+
+def test_folds_along_the_path_agree_with_brute_force() -> None:
+    agree(EXAMPLES, folded_cases)
+
+
+def test_folds_in_python_alone_agree_with_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> int:
+        raise bytecode.UnsupportedExpression
+
+    monkeypatch.setattr(bytecode.Bytecode, "compile_condition", unknown)
+    agree(EXAMPLES, folded_cases)
+
+
+def test_folds_of_merged_and_of_longest_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = folded_cases.map(lambda drawn: (replace(drawn[0], longest=True), drawn[1]))
+    monkeypatch.setattr(arrays, "MERGE_AFTER", -1)
+    agree(EXAMPLES, folded_cases)
+    agree(EXAMPLES, longest)
+    monkeypatch.setattr(arrays, "BOUND_AFTER", 0)
+    agree(EXAMPLES // 2, folded_cases)

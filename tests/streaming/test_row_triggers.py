@@ -15,6 +15,7 @@ from spark_cep.udfs.program import Window
 from spark_cep.udfs.rows.leaves import rows_ahead, unbounded_reason
 from tests.random_cases import random_cases
 from tests.rows.advances import Step, by_key, cut, in_order
+from tests.rows.folded import folded_cases
 from tests.rows.programs import answer, cases, current, program, rows_of, v
 from tests.streaming.row_triggers import RowStream
 
@@ -34,11 +35,11 @@ def streamed(case: Any, steps: list[Step], forgets: frozenset[int]) -> dict[Any,
     return by_key(found)
 
 
-def test_any_split_into_triggers_gives_the_answer_of_one() -> None:
-    @random_cases(EXAMPLES)
+def any_split_agrees(drawn_from: Any, examples: int = EXAMPLES) -> None:
+    @random_cases(examples)
     @given(st.data())
     def compare(data: st.DataObject) -> None:
-        case, rows = data.draw(cases())
+        case, rows = data.draw(drawn_from)
         steps = data.draw(cut(rows))
         forgets = data.draw(st.frozensets(st.integers(0, len(steps))), label="forgets")
         try:
@@ -52,6 +53,14 @@ def test_any_split_into_triggers_gives_the_answer_of_one() -> None:
             assert repr(batch[key][: len(given_)]) == repr(given_)
 
     compare()
+
+
+def test_any_split_into_triggers_gives_the_answer_of_one() -> None:
+    any_split_agrees(cases())
+
+
+def test_any_split_gives_the_answer_of_one_with_folds_along_the_path() -> None:
+    any_split_agrees(folded_cases, EXAMPLES // 3)
 
 
 def test_a_match_of_a_trigger_without_new_rows_is_given_once() -> None:
@@ -74,22 +83,31 @@ def test_rows_behind_the_last_horizon_are_dropped_and_counted() -> None:
     assert [each["late_rows"] for each in stream.metrics] == [0, 3]
 
 
-def test_within_decides_all_that_looks_at_no_row_behind() -> None:
-    @random_cases(EXAMPLES)
+def within_agrees(drawn_from: Any, examples: int = EXAMPLES) -> None:
+    @random_cases(examples)
     @given(st.data())
     def compare(data: st.DataObject) -> None:
-        case, rows = data.draw(cases())
+        case, rows = data.draw(drawn_from)
         case = replace(case, within=case.within or Window("time", 3))
         defines = [each.define for each in case.variables if each.define is not None]
         assume(
             unbounded_reason(case) is None and not any(map(rows_ahead, [*defines, *case.measures]))
         )
         steps = data.draw(cut(rows))
+        forgets = data.draw(st.frozensets(st.integers(0, len(steps))), label="forgets")
         try:
             batch = by_key(answer(case, in_order(steps)))
         except WorkerError:
             assume(False)
-        found = streamed(case, steps, frozenset())
+        found = streamed(case, steps, forgets)
         assert repr(sorted(found.items())) == repr(sorted(batch.items()))
 
     compare()
+
+
+def test_within_decides_all_that_looks_at_no_row_behind() -> None:
+    within_agrees(cases())
+
+
+def test_within_decides_all_with_folds_along_the_path() -> None:
+    within_agrees(folded_cases, EXAMPLES // 3)
