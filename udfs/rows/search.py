@@ -18,7 +18,6 @@ from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRe
 from spark_cep.udfs.rows import arrays, loading
 from spark_cep.udfs.rows import records as r
 from spark_cep.udfs.rows.bounds import SearchBounds
-from spark_cep.udfs.rows.bytecode import SPREADS
 from spark_cep.udfs.rows.folds import FoldedPath, RunningFold, is_python_fold
 from spark_cep.udfs.rows.instructions import MATCH
 from spark_cep.udfs.rows.leaves import replace_with_cells
@@ -301,8 +300,6 @@ class PythonEvaluator:
             values = self._table.columns.gather(leaf.column, leaf.type, rows)
         if leaf.distinct:
             values = _distinct_values(values)
-        if leaf.name in SPREADS:
-            return _spread_of(values, SPREADS[leaf.name])
         elements = Vector(
             values.values[np.newaxis], None if values.valid is None else values.valid[np.newaxis]
         )
@@ -363,22 +360,6 @@ def _distinct_values(values: Vector) -> Vector:
         return Vector(np.array(list(dict.fromkeys(kept.tolist())), object))
     _, first = np.unique(kept + 0 if kept.dtype.kind == "f" else kept, return_index=True)
     return Vector(kept[np.sort(first)])
-
-
-def _spread_of(values: Vector, how: int) -> Vector:
-    """Variance or standard deviation, by the operations of Spark in their order."""
-    kept = values.values if values.valid is None else values.values[values.valid]
-    mean = spread = np.float64(0.0)
-    with np.errstate(all="ignore"):
-        for count, value in enumerate(kept.astype(np.float64)):
-            delta = value - mean
-            step = delta / np.float64(count + 1)
-            mean, spread = mean + step, spread + delta * (delta - step)
-        divisor = len(kept) - (how & r.SAMPLE)
-        if divisor <= 0:
-            return Vector(np.zeros(1), np.zeros(1, np.bool_))
-        found = spread / np.float64(divisor)
-        return _single_value(np.sqrt(found) if how & r.ROOT else found)
 
 
 def _single_value(value: Any) -> Vector:
