@@ -33,7 +33,7 @@ from spark_cep.sql.messages import locate_error
 from spark_cep.sql.parameters import bind_bounds, parameter_edits, parameter_value
 from spark_cep.sql.statement import derive_text
 from spark_cep.sql.subqueries import subquery_edits
-from spark_cep.sql.vendors import PartNames, token_range, vendor_edits
+from spark_cep.sql.vendors import PartNames, is_bare_classifier, token_range, vendor_edits
 
 if TYPE_CHECKING:
     from spark_cep.sql.clause import Span
@@ -87,10 +87,21 @@ class MatchCall:
             raise locate_error(error, self.source.statement, self.clause, call.made) from None
 
     def _with_columns(self, columns: frozenset[str]) -> MatchCall:
-        """The call, made again where a column has the name of the input."""
-        if self.source.columns is not None or not self.clause.qualifiers & columns:
+        """The call, made again where a column has the name of the input, or where none has that
+        of CLASSIFIER without parentheses."""
+        if self.source.columns is not None:
+            return self
+        if not self.clause.qualifiers & columns and not self._says_classifier():
             return self
         return _make_call(replace(self.source, columns=columns))
+
+    def _says_classifier(self) -> bool:
+        statement = self.source.statement
+        return any(
+            is_bare_classifier(statement, at)
+            for part in self.clause.parts()
+            for at in range(*token_range(statement, part.span))
+        )
 
     def without_outer(self) -> MatchCall:
         """The call of a clause that refers to nothing around it."""
@@ -266,8 +277,18 @@ class _CallArguments:
                 self.columns,
                 time,
                 in_define=in_define,
+                has_classifier=self._has_classifier(words | subsets, in_define=in_define),
             )
         )
+
+    def _has_classifier(self, variables: set[str], *, in_define: bool) -> bool:
+        """Whether CLASSIFIER alone is the function: no column, variable or measure has the name."""
+        if self.columns is None:
+            return False
+        if "classifier" in self.columns | self.source.outer_columns | variables:
+            return False
+        measures = () if in_define else self.clause.measures
+        return all(each.name.text.casefold() != "classifier" for each in measures)
 
     def _with_outer(self, names: PartNames) -> PartNames:
         """The names with those of the tables around the clause, which come last."""

@@ -4,6 +4,7 @@
     PREV(x, 2, d)                           d where there is no such row
     MATCH_SEQUENCE_NUMBER(), MATCH_ROW_NUMBER()
                                             RUNNING count(*)
+    CLASSIFIER                              CLASSIFIER(), where no column has the name
     MATCH_ROWTIME(), MATCH_ROWTIME(ts)      FINAL LAST(ts)
     q.price, db.ticks.price                 price, where q and db.ticks are names of the input
 
@@ -31,7 +32,8 @@ _ROW_NUMBERS = {"MATCH_SEQUENCE_NUMBER", "MATCH_ROW_NUMBER"}
 @dataclass(frozen=True)
 class PartNames:
     """What names mean in a part of a clause, in lower case. `columns`: of the input, None where
-    they are not known yet. `time`: the text of the first order column. `outer`, `outer_columns`:
+    they are not known yet. `time`: the text of the first order column. `has_classifier`: the word
+    CLASSIFIER alone names nothing. `outer`, `outer_columns`:
     names of tables around the clause that it may refer to, and of their columns."""
 
     qualifiers: frozenset[str] = frozenset()
@@ -42,6 +44,13 @@ class PartNames:
     calls: bool = True
     outer: frozenset[str] = frozenset()
     outer_columns: frozenset[str] = frozenset()
+    has_classifier: bool = False
+
+
+def is_bare_classifier(statement: Statement, index: int) -> bool:
+    """Whether the token is CLASSIFIER as Snowflake has it, without parentheses."""
+    is_part = statement.symbol(index - 1, ".") or statement.symbol(index + 1, ".", "(", "->")
+    return statement.is_at(index, "CLASSIFIER") and not is_part
 
 
 def vendor_edits(
@@ -59,7 +68,10 @@ def vendor_edits(
             continue
         if any(start <= token.start < end for start, end in replaced):
             continue
-        if not statement.symbol(index + 1, "("):
+        is_classifier = names.has_classifier and is_bare_classifier(statement, index)
+        if is_classifier and not _is_lambda_argument(statement, index, stop):
+            found.append((token.start, token.end, "CLASSIFIER()"))
+        elif not statement.symbol(index + 1, "("):
             found += _qualifier_edits(statement, index, stop, names)
         elif names.calls:
             found = _call_edits(statement, index, names, found)

@@ -400,7 +400,16 @@ class WindowSelect:
         distinct = statement.is_at(first, "DISTINCT")
         items = list(list_items(statement, first + distinct, closed))
         ignores = call.ignores_nulls
-        if name in NAVIGATIONS or name == "nth_value":
+        is_any_value = name == "any_value" and len(items) == 1 and not ignores
+        is_aggregate = name in AGGREGATES and name not in NAVIGATIONS
+        if call.filter is not None and not (is_any_value or is_aggregate):
+            raise statement.error_at(
+                "FILTER is for aggregates",
+                call.filter[0],
+                hint=f"write {call.name}(CASE WHEN flag THEN n END) IGNORE NULLS OVER w",
+            )
+        is_filtered = call.filter is not None
+        if (name in NAVIGATIONS and not is_filtered) or name == "nth_value":
             return self._navigation(call, items, ignores)
         if name not in AGGREGATES:
             raise statement.error_at(
@@ -417,7 +426,12 @@ class WindowSelect:
                 hint="remove it: the rows come in the order of the window",
             )
         texts = [self._argument(call, *item) for item in items]
-        return f"{call.name}({'DISTINCT ' if distinct else ''}{', '.join(texts)})"
+        text = f"{call.name}({'DISTINCT ' if distinct else ''}{', '.join(texts)})"
+        if call.filter is None:
+            return text
+        # The condition is about one row, so it is a column of the input.
+        kept = quote_name(self._hide([statement.span(*call.filter)]))
+        return f"{text} FILTER (WHERE {kept})"
 
     def _navigation(self, call: WindowCall, items: Sequence[tuple[int, int]], ignores: bool) -> str:
         statement, name = self._statement, call.name.lower()

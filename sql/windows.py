@@ -65,7 +65,8 @@ class PatternWindow:
 @dataclass(frozen=True)
 class WindowCall:
     """The tokens [first, stop) are a call over a window with a row pattern: of a measure, or of a
-    function with its `arguments` in brackets. `over`: the word. `ignores_nulls`: IGNORE NULLS."""
+    function with its `arguments` in brackets. `over`: the word. `ignores_nulls`: IGNORE NULLS.
+    `filter`: the condition of FILTER (WHERE ...)."""
 
     first: int
     over: int
@@ -74,6 +75,7 @@ class WindowCall:
     window: PatternWindow
     arguments: tuple[int, int] | None = None
     ignores_nulls: bool = False
+    filter: tuple[int, int] | None = None
 
 
 # ---- where windows are -------------------------------------------------------------------------
@@ -227,17 +229,34 @@ class SelectWindows:
                 raise statement.error_at("expected a measure or a function before OVER", over)
             return WindowCall(closed, over, stop, self._measure(closed, window), window)
         opened = statement.partners.get(closed, closed)
-        if statement.is_at(opened - 1, "FILTER"):
-            raise statement.error_at(
-                "FILTER is not supported over a window with a row pattern",
-                opened - 1,
-                hint="write sum(CASE WHEN flag THEN n END) OVER w",
-            )
+        condition = None
+        if statement.is_at(opened - 1, "FILTER") and statement.symbol(opened - 2, ")"):
+            if not statement.is_at(opened + 1, "WHERE") or opened + 2 >= closed:
+                raise statement.error_at(
+                    "FILTER has no condition", opened - 1, hint="write FILTER (WHERE flag)"
+                )
+            windows = [at for at in range(opened, closed) if statement.is_at(at, "OVER")]
+            if windows:
+                raise statement.error_at(
+                    "FILTER cannot contain a window function",
+                    windows[0],
+                    hint="compute it in a subquery: FROM (SELECT *, ... OVER w AS x FROM t)",
+                )
+            condition = (opened + 2, closed)
+            closed = opened - 2
+            opened = statement.partners.get(closed, closed)
         name = opened - 1
         if name < 0 or statement.tokens[name].kind not in {"word", "quoted"}:
             raise statement.error_at("expected a measure or a function before OVER", over)
         return WindowCall(
-            name, over, stop, statement.tokens[name].text, window, (opened, closed), ignores
+            name,
+            over,
+            stop,
+            statement.tokens[name].text,
+            window,
+            (opened, closed),
+            ignores,
+            condition,
         )
 
     def _measure(self, at: int, window: PatternWindow) -> str:

@@ -213,6 +213,7 @@ SHOWN_BY = {
     "a default, `LAG(price, 1, 0)`": ("a default of LAG",),
     "a measure without AS": ("Snowflake 3",),
     "`MATCH_SEQUENCE_NUMBER()`": ("Snowflake 2",),
+    "`CLASSIFIER` without parentheses": ("Snowflake 2",),
     "expressions in PARTITION BY and ORDER BY": ("Snowflake 11",),
     "R020, `array_agg(CLASSIFIER())`, `max_by`, subqueries": (
         "Trino 2", "Trino 4", "Trino 7", "Trino 12",

@@ -127,6 +127,28 @@ CASES = {
         clause(f"{ORDERED} MEASURES count_if(kind <> 'x') AS c, "
                f"sum(CASE WHEN n > 1 THEN n END) AS s {RISE}"),
     ),
+    "CLASSIFIER without parentheses": (
+        clause(f"{ORDERED} MEASURES classifier AS c, concat(CLASSIFIER, Classifier) AS d, "
+               "RUNNING count(classifier) AS c2 ALL ROWS PER MATCH PATTERN (a b+) "
+               "DEFINE b AS price > PREV(price) AND classifier = 'b'"),
+        clause(f"{ORDERED} MEASURES CLASSIFIER() AS c, concat(CLASSIFIER(), CLASSIFIER()) AS d, "
+               "RUNNING count(*) AS c2 ALL ROWS PER MATCH PATTERN (a b+) "
+               "DEFINE b AS price > PREV(price)"),
+    ),
+    "classifier as a column, a variable, a measure and an argument": (
+        "SELECT * FROM (SELECT *, n AS Classifier FROM quotes) MATCH_RECOGNIZE ("
+        f"{ORDERED} MEASURES LAST(classifier) AS c {RISE}) UNION ALL "
+        + clause(f"{ORDERED} MEASURES classifier.n AS c PATTERN (a classifier) "
+                 "DEFINE classifier AS price > PREV(price)") + " UNION ALL "
+        + "SELECT symbol, d FROM (" + clause(f"{ORDERED} MEASURES b.n AS classifier, classifier + "
+          f"1 AS d {RISE}") + ") UNION ALL "
+        + clause(f"{ORDERED} MEASURES transform(array(b.n), classifier -> classifier * 2)[0] AS c "
+                 f"{RISE}"),
+        clause(f"{ORDERED} MEASURES LAST(n) AS c {RISE}") + " UNION ALL "
+        + clause(f"{ORDERED} MEASURES LAST(b.n) AS c PATTERN (a b) DEFINE b AS price > PREV(price)")
+        + " UNION ALL " + clause(f"{ORDERED} MEASURES b.n + 1 AS c {RISE}") + " UNION ALL "
+        + clause(f"{ORDERED} MEASURES b.n * 2 AS c {RISE}"),
+    ),
     "fields of a struct": (
         clause(f"{ORDERED} MEASURES to_json(struct(a.n, LAST(b.n), b.n AS k)) AS c {RISE}"),
         clause(f"{ORDERED} MEASURES to_json(named_struct('n', a.n, 'col2', LAST(b.n), 'k', b.n)) "
