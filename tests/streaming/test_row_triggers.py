@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.execution import state
+from spark_cep.udfs.expressions import BIGINT, BOOL, Call
 from spark_cep.udfs.program import Window
+from spark_cep.udfs.row_program import Aggregate
 from spark_cep.udfs.rows.leaves import rows_ahead, unbounded_reason
 from tests.random_cases import random_cases
 from tests.rows.advances import Step, by_key, cut, in_order
 from tests.rows.folded import folded_cases
-from tests.rows.programs import answer, cases, current, program, rows_of, v
+from tests.rows.programs import X, answer, cases, current, program, rows_of, v
 from tests.streaming.row_triggers import RowStream
 
 EXAMPLES = 150
@@ -61,6 +63,15 @@ def test_any_split_into_triggers_gives_the_answer_of_one() -> None:
 
 def test_any_split_gives_the_answer_of_one_with_folds_along_the_path() -> None:
     any_split_agrees(folded_cases, EXAMPLES // 3)
+
+
+def test_a_fold_over_next_rows_waits_for_them() -> None:
+    next_sum = Aggregate("try_sum", None, BIGINT, argument=current(X, 1))
+    case = program(v(0), {0: Call("is_null", (next_sum,), BOOL)})
+    rows = rows_of(1, 2)
+    steps = [Step(tuple(rows[:1]), 0), Step(tuple(rows[1:]), 1)]
+    # The first row has a next one, and nothing says yet that the second has none.
+    assert streamed(case, steps, frozenset()) == {}
 
 
 def test_a_match_of_a_trigger_without_new_rows_is_given_once() -> None:

@@ -417,7 +417,8 @@ class RunningFold:
         if not self._is_of_columns:
             self._row_steps += EXPRESSION_STEPS * len(self._parts)
         # What reads rows behind the aggregated one changes when the path grows.
-        self._is_stable = all(getattr(each, "shift", 0) <= 0 for each in read)
+        self._ahead = max((getattr(each, "shift", 0) for each in read), default=0)
+        self._is_stable = self._ahead <= 0
         self._members = None if leaf.variables is None else np.array(sorted(leaf.variables))
         self._chunks: dict[int, list[Values | None]] = {}
         self._path = FoldedPath(-1, np.zeros(0, np.int64), -1)
@@ -455,6 +456,14 @@ class RunningFold:
         row = np.array([0 if self._known is None else self._known])
         found = self._table.columns.gather(self._leaf.column, self._leaf.type, row)
         return found if self._known is not None else Vector(found.values, np.zeros(1, np.bool_))
+
+    @property
+    def reads_past_end(self) -> bool:
+        """Whether the last value would have read a row behind the partition's last one."""
+        if self._ahead <= 0 or not self._places:
+            return False
+        last = self._path.begin + self._places[-1]
+        return bool(last + self._ahead >= self._table.end_of[last])
 
     def _result(self) -> Any:
         fold, entries = self._fold, self._entries

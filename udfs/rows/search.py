@@ -311,6 +311,8 @@ class PythonEvaluator:
             fold = self._folds[leaf] = RunningFold(leaf, self._table, self._tally)
         found = fold.value(FoldedPath(path.begin, path.labels, path.number))
         self._fold_steps += fold.cost
+        if fold.reads_past_end:
+            self._note_read_past_end(path)
         return found
 
     def _argument(self, argument: Expression, rows: Array, path: _SearchPath) -> Vector:
