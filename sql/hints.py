@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.errors import CepError
+from spark_cep.expressions.problems import nearest_name
 from spark_cep.shed import Shed
 from spark_cep.sql.messages import reword_for_sql
 from spark_cep.sql.statement import SqlToken, Statement, UnterminatedTextError
@@ -81,7 +82,7 @@ def _hint_value(
             return int(value.text)
         if name == "seconds" and value.kind == "number" and re.fullmatch(r"\d*\.\d+", value.text):
             return float(value.text)
-    raise _unknown_hint_error(statement, at)
+    raise _unknown_hint_error(statement, at, name)
 
 
 def _read_shed(statement: Statement, at: tuple[int, int], arguments: tuple[SqlToken, ...]) -> Shed:
@@ -115,6 +116,15 @@ def _hint_error(statement: Statement, span: tuple[int, int], error: CepError) ->
     return statement.error(reword_for_sql(error.message), span, hint=hint)
 
 
-def _unknown_hint_error(statement: Statement, span: tuple[int, int]) -> PatternError:
+def _unknown_hint_error(statement: Statement, span: tuple[int, int], name: str) -> PatternError:
     text = statement.text[span[0] : span[1]]
-    return statement.error(f"{text} is not a hint of MATCH_RECOGNIZE", span, hint=_HINT)
+    if name in _LIMITS:
+        kind = "a number above 0" if name == "seconds" else "a whole number above 0"
+        example = f"{name}({600 if name == 'seconds' else 1_000_000})"
+        return statement.error(f"{name} takes {kind}", span, hint=f"write {example}")
+    if name in _TEXTS:
+        example = "plan('zstream')" if name == "plan" else "adapt('off')"
+        return statement.error(f"{name} takes a string", span, hint=f"write {example}")
+    nearest = nearest_name(name, (*_TEXTS, *_LIMITS, "shed"))
+    hint = f"did you mean {nearest}?" if nearest else _HINT
+    return statement.error(f"{text} is not a hint of MATCH_RECOGNIZE", span, hint=hint)

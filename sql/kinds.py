@@ -92,7 +92,7 @@ def _read_columns(
         return (), index
     closed = statement.partners.get(index)
     if closed is None:
-        raise statement.error_at("this bracket is not closed", index)
+        raise statement.error_at("this bracket is not closed", index, hint="add )")
     found: list[tuple[str, str | None]] = []
     at = index + 1
     while at < closed:

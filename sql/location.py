@@ -108,8 +108,10 @@ def _unclosed_bracket_error(statement: Statement, opened: int) -> PatternError:
             or (statement.is_at(at, "DEFINE") and statement.is_at(at + 2, "AS"))
             for at in statement.top(inner + 1, closed)
         ):  # fmt: skip
-            return statement.error_at("this bracket is not closed", inner)
-    return statement.error_at("the bracket of MATCH_RECOGNIZE is not closed", opened)
+            return statement.error_at("this bracket is not closed", inner, hint="add )")
+    return statement.error_at(
+        "the bracket of MATCH_RECOGNIZE is not closed", opened, hint="add ) after its last part"
+    )
 
 
 def _input_start(statement: Statement, word: int) -> int:

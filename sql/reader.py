@@ -56,6 +56,7 @@ _SKIP_HINT = (
 def read_clause(statement: Statement, location: ClauseLocation) -> Clause:
     """The parts of a clause; raises PatternError at the first mistake."""
     _check_numbers(statement, location)
+    _check_parameters(statement, location)
     parts = find_sections(statement, location.opened + 1, location.closed)
     pattern = parts.get("PATTERN")
     if pattern is None:
@@ -91,11 +92,30 @@ def _check_numbers(statement: Statement, location: ClauseLocation) -> None:
             raise statement.error_at("this number has too many digits", index)
 
 
+def _check_parameters(statement: Statement, location: ClauseLocation) -> None:
+    """Refuses the parameters of BigQuery."""
+    for index in range(location.opened, location.closed):
+        name = statement.tokens[index + 1]
+        if statement.symbol(index, "@") and name.kind == "word":
+            raise statement.error(
+                f"@{name.text} is not a parameter in Spark SQL",
+                statement.span(index, index + 2),
+                hint=f'write :{name.text}, with args={{"{name.text}": ...}}',
+            )
+
+
 def _no_pattern_error(statement: Statement, location: ClauseLocation) -> PatternError:
     for index in statement.top(location.opened + 1, location.closed):
         if statement.symbol(index, ",") and statement.is_at(index + 1, "PATTERN"):
             return statement.error_at(
                 "unexpected comma before PATTERN", index, hint="remove the comma"
+            )
+        if statement.is_at(index, "MEASURES") and statement.symbol(index + 1, "*"):
+            return statement.error_at(
+                "MEASURES takes expressions with names, not a star",
+                index + 1,
+                hint="write ALL ROWS PER MATCH, which shows all columns, or name the columns: "
+                "LAST(price) AS price",
             )
     return statement.error(
         "MATCH_RECOGNIZE has no PATTERN",

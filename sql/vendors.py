@@ -1,7 +1,7 @@
 """Spellings of other systems whose meaning is certain, as edits to the text of a part.
 
     LAG(x), LEAD(x, 2)                      PREV(x), NEXT(x, 2)
-    PREV(x, 2, d)                           d where there is no such row
+    LAG(x, 2, d)                            d where there is no such row
     MATCH_SEQUENCE_NUMBER(), MATCH_ROW_NUMBER()
                                             RUNNING count(*)
     CLASSIFIER                              CLASSIFIER(), where no column has the name
@@ -116,6 +116,12 @@ def _call_edits(
     is_window = statement.is_at(closed + 1, "OVER")
     if name not in _NAVIGATIONS or is_window:
         return found
+    if len(arguments) == 3 and name in {"PREV", "NEXT"}:
+        vendor = "LAG" if name == "PREV" else "LEAD"
+        listed = ", ".join(statement.text[slice(*each)] for each in arguments)
+        raise statement.error(
+            f"{name} takes no default", arguments[2], hint=f"write {vendor}({listed})"
+        )
     if len(arguments) == 3:
         found = _with_default(statement, index, closed, arguments, found)
     if name != _NAVIGATIONS[name]:

@@ -76,8 +76,8 @@ AGGREGATES: Mapping[str, AggregateRule] = {
     **dict.fromkeys(_OF_SPARK, _BY_SPARK),
 }
 AGGREGATES_HINT = (
-    "use PREV, NEXT, FIRST, LAST or one of the aggregates count, sum, avg, min, max, count_if, "
-    "bool_and, bool_or and any_value; measures also have all other aggregates of Spark"
+    "use PREV, NEXT, FIRST, LAST or an aggregate of the match: count, sum, avg, min, max, stddev, "
+    "median, max_by, collect_list and others; measures have all aggregates of Spark"
 )
 
 

@@ -66,7 +66,11 @@ def find_refusals(
         if isinstance(part, exp.Select) and isinstance(part.parent, exp.Subquery):
             continue
         yield _refuse_syntax(parsed, part)
+    windows = [parsed.span(each) for each in node.find_all(exp.Window)]
     for name, place in parsed.calls(node):
+        if any(start <= place.start < end for start, end in windows):
+            # It is refused with its window.
+            continue
         found = None if find_user_function(name) else _refuse_function(name, place)
         if found is not None and not (in_measure and name in NON_DETERMINISTIC):
             yield found

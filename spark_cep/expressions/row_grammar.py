@@ -24,6 +24,7 @@ from spark_cep.expressions.quantifiers import (
     is_quantifier,
     read_quantifier,
 )
+from spark_cep.udfs.rows.instructions import MOST_INSTRUCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,6 +193,14 @@ class _RowPatternParser:
         except QuantifierError as error:
             place = Place(self._text, tokens[0].start, tokens[error.length - 1].end)
             raise pattern_error(error.message, place, error.hint) from None
+        if found is not None and max(found.low, found.high or 0) > MOST_INSTRUCTIONS:
+            raise pattern_error(
+                f"{found.text} compiles to more than {MOST_INSTRUCTIONS:,} instructions",
+                Place(self._text, tokens[0].start, tokens[found.length - 1].end),
+                f"write {{{found.low},}}, or a smaller bound"
+                if found.low <= MOST_INSTRUCTIONS
+                else "count in DEFINE: b AS count(b.*) <= 1000000",
+            )
         self._at += 0 if found is None else found.length
         return found
 

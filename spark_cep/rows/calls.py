@@ -480,7 +480,8 @@ class _CallFinder:
             least, most = aggregate_rule(name).arguments
             if count < least or (most is not None and count > most):
                 wanted = "one expression" if least == 1 else f"{least} expressions"
-                self._add(node, f"{spelled} takes {wanted}", None)
+                example = ", ".join(("price", "ts", "3")[:least])
+                self._add(node, f"{spelled} takes {wanted}", f"write {spelled}({example})")
 
     def _check_arguments(
         self, node: exp.Expr, kind: CallKind, arguments: Sequence[exp.Expr], *, distinct: bool

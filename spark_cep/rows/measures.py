@@ -42,6 +42,7 @@ from spark_cep.rows.spark_aggregates import (
     aggregate_name,
     check_spark_aggregates,
     is_of_python,
+    order_hint,
     presence_name,
     with_user_texts,
 )
@@ -239,7 +240,7 @@ def _check_types(
                 if reply and "routine" not in reply
             ]
             for each, reply in wrong:
-                problems.add(reply, each.place)
+                problems.add(reply, each.place, hint=order_hint(reply))
             if wrong:
                 continue
             message = with_user_texts(answer, readings.aggregate_samples)

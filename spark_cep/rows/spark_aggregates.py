@@ -75,7 +75,7 @@ def check_spark_aggregates(
     )
     for each, answer in zip(samples, answers, strict=True):
         if answer is not None:
-            problems.add(answer, each.place)
+            problems.add(answer, each.place, hint=order_hint(answer))
     return not any(answers)
 
 
@@ -85,6 +85,22 @@ def with_user_texts(message: str, samples: Sequence[AggregateSample]) -> str:
         shown = each.place.text[each.place.start : each.place.end]
         message = message.replace(aggregate_name(number), shown)
     return message
+
+
+def order_hint(answer: str) -> str | None:
+    """What to write where Spark says that an aggregate has no WITHIN GROUP.
+
+    >>> print(str(order_hint("It does not support WITHIN GROUP."))[:9])
+    remove it
+    >>> order_hint("There is no such function.")
+    """
+    if "does not support WITHIN GROUP" not in answer:
+        return None
+    return (
+        "remove it: the rows come in the order of the match; for another order write "
+        "array_sort(array_agg(struct(b.ts, b.price))), or listagg(b.price, ',') WITHIN GROUP "
+        "(ORDER BY b.ts)"
+    )
 
 
 def is_of_python(answer: object) -> bool:

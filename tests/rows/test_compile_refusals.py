@@ -92,7 +92,7 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         ("max(price) IGNORE NULLS > 1", "does not have IGNORE", "max(price)", "skip NULL"),
         ("upper(name) IGNORE NULLS = 'A'", "IGNORE NULLS follows", "upper(name)", "LAST(b.price)"),
         ("stddev(name) > 1D", "stddev() does not take STRING", "stddev(", "use a number"),
-        ("max_by(price) = 1", "MAX_BY takes 2 expressions", "max_by(price)", None),
+        ("max_by(price) = 1", "MAX_BY takes 2 expressions", "max_by(price)", "MAX_BY(price, ts)"),
         # what the engine and Spark cannot do
         (
             "hll_sketch_agg(price) IS NULL",
@@ -107,6 +107,12 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
             "sum(price) OVER () > 1",
             "window functions are not supported",
             "sum(price)",
+            "PREV, NEXT",
+        ),
+        (
+            "lag(price) OVER (ORDER BY qty) > 1",
+            "window functions are not supported",
+            "lag(price)",
             "PREV, NEXT",
         ),
         (

@@ -35,7 +35,7 @@ def measure(text: str, clause: str = "ORDER BY ts DESC NULLS LAST") -> str:
         ("lead(price, 2) > 1", "NEXT(price, 2) > 1"),
         ("LAG(upper(LAG(x)), 2) = 1", "PREV(upper(PREV(x)), 2) = 1"),
         (
-            "PREV(x, 2, 0) > 1",
+            "LAG(x, 2, 0) > 1",
             "CASE WHEN PREV((x) IS NULL, 2) IS NULL THEN (0) ELSE PREV(x, 2) END > 1",
         ),
         (
@@ -249,8 +249,12 @@ def test_options_of_another_system() -> None:
          "write MATCH_SEQUENCE_NUMBER()", "MATCH_SEQUENCE_NUMBER(a)"),
         ("MEASURES max(1 + MATCH_ROW_NUMBER()) AS t PATTERN (a)", "MAX cannot contain",
          "write FINAL count(*)", "MATCH_ROW_NUMBER()"),
-        ("MEASURES PREV(LAST(x), 1, 0) AS t PATTERN (a)", "over FIRST or LAST takes no default",
-         "write coalesce(PREV(LAST(x), 1), 0)", "0)"),
+        ("MEASURES LAG(LAST(x), 1, 0) AS t PATTERN (a)", "over FIRST or LAST takes no default",
+         "write coalesce(LAG(LAST(x), 1), 0)", "0)"),
+        ("MEASURES PREV(x, 1, 0) AS t PATTERN (a)", "PREV takes no default",
+         "write LAG(x, 1, 0)", "0)"),
+        ("PATTERN (a) DEFINE a AS NEXT(x, 1, 2) > 1", "NEXT takes no default",
+         "write LEAD(x, 1, 2)", "2)"),
     ],
 )  # fmt: skip
 def test_what_has_no_meaning_here(clause: str, message: str, hint: str, marked: str) -> None:
