@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from spark_cep.udfs.expressions import Expression, Type
+from spark_cep.udfs.expressions import Call, Expression, Type
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Limits, Order, Window
@@ -76,14 +76,14 @@ class Aggregate(Expression):
     is no row; Spark computes the rest. With `column` None, the numbers of the variables that the
     rows are bound to, as ints.
 
-    `argument`, in DEFINE only: an expression over the aggregated row in place of a column. Reads
-    and classifiers in it are anchored "current", which here is that row. It is there if the
+    `argument`, in DEFINE and of folds: an expression over the aggregated row in place of a column.
+    Reads and classifiers in it are anchored "current", which here is that row. It is there if the
     user's argument has CLASSIFIER() or MATCH_NUMBER(), which Spark cannot evaluate on a row.
 
     In DEFINE only: "stddev_samp" and so on, of doubles; "max_by" and "min_by", `column` at the last
     row that has the largest or smallest value of the column `by`; "first" and "last", `column` at
-    the first or last row where `by` is not NULL; and the aggregates of `rows/folds.py`, whose
-    `argument` is a call of "struct" if they have several.
+    the first or last row where `by` is not NULL. In measures, too: the other folds of
+    `rows/folds.py`, whose `argument` is a call of "struct" if they have several.
     """
 
     name: Literal[
@@ -100,6 +100,14 @@ class Aggregate(Expression):
     final: bool = False
     argument: Expression | None = None
     by: tuple[int, Type] | None = None
+
+
+def aggregate_of(expression: Expression) -> Aggregate:
+    """The aggregate that a measure is, or that it is "try" of."""
+    if isinstance(expression, Call) and expression.name == "try":
+        (expression,) = expression.arguments
+    assert isinstance(expression, Aggregate)
+    return expression
 
 
 @dataclass(frozen=True)
@@ -161,9 +169,9 @@ class RowProgram:
     column. `orders` may be empty: rows stay in the order in which they come.
 
     `measures`: what the engine evaluates, one output column each. Each is a single read,
-    aggregate, classifier or match number; Spark computes the expressions over them. On an empty
-    match reads are NULL, counts 0 and lists []; on an unmatched row everything is NULL, the match
-    number too.
+    aggregate, classifier or match number, or "try" of an aggregate; Spark computes the expressions
+    over them. On an empty match reads are NULL, counts 0 and lists []; on an unmatched row
+    everything is NULL, the match number too.
 
     `matcher`: "walk", the kernel goes from row to row; "gaps", the points of a pattern with gaps
     are joined (only if `rows/gaps/pattern.py` recognizes the pattern).

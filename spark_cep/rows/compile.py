@@ -190,7 +190,7 @@ def compile_row_pattern(  # noqa: PLR0913 - the compiler's inputs are many
     over = window_clause(partition, orders) if in_batch else None
     around = ConditionContext(work.types, guarding, over)
     defined = _compile_conditions(work, conjuncts, around)
-    readings = RowReadings(shipment, work.types, guarding, in_batch=in_batch)
+    readings = RowReadings(shipment, work.types, guarding, None if in_batch else session)
     wanted = MeasureRequest(
         measures,
         rows in ("all with unmatched", "each row"),

@@ -1,4 +1,5 @@
-"""Aggregates of DEFINE: what each is to the engine.
+"""Aggregates that the engine computes: those of DEFINE, and of measures those that only Spark has
+in a batch, where a stream's answer cannot be grouped.
 
 of columns                     the engine's aggregate of a column that Spark computes
 with CLASSIFIER, MATCH_NUMBER  of an expression that the engine evaluates on each row
@@ -13,7 +14,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from sqlglot import exp
 
-from spark_cep.expressions.aggregates import AGGREGATES, NAVIGATIONS, AggregateRule
+from spark_cep.expressions.aggregates import (
+    AGGREGATES,
+    NAVIGATIONS,
+    AggregateRule,
+    aggregate_rule,
+)
 from spark_cep.expressions.conditions import Guards, TypeMismatch, row_part
 from spark_cep.expressions.operands import InexactError, RowOperand
 from spark_cep.expressions.types import aggregate_type, name_of
@@ -49,12 +55,16 @@ class AggregateTranslation(LabelTranslation):
     def build(self, node: exp.Expr, guards: Guards) -> Expression:
         raise NotImplementedError
 
+    @property
+    def _where(self) -> str:
+        return self._around.where
+
     # ---- aggregates ------------------------------------------------------------------------------
 
     def _aggregate(self, call: RowCall) -> Expression:
         if call.order and call.name not in _ORDERED_WITHIN:
             raise TypeMismatch(
-                f"{call.name}() with WITHIN GROUP is not supported in DEFINE",
+                f"{call.name}() with WITHIN GROUP is not supported {self._where}",
                 call.node,
                 "listagg, percentile_cont and mode have WITHIN GROUP",
             )
@@ -82,7 +92,7 @@ class AggregateTranslation(LabelTranslation):
             return self._count_rows(call)
         if len(call.arguments) > 1:
             raise TypeMismatch(
-                f"{call.name}() with several arguments is not supported in DEFINE",
+                f"{call.name}() with several arguments is not supported {self._where}",
                 call.node,
                 "use one argument",
             )
@@ -169,7 +179,7 @@ class AggregateTranslation(LabelTranslation):
         if len(call.arguments) != len(("x", "y")) or call.distinct:
             raise TypeMismatch(
                 f"{call.name}() with {'DISTINCT' if call.distinct else 'a number of rows'} is not "
-                "supported in DEFINE",
+                f"supported {self._where}",
                 call.node,
                 f"write {call.name}(x, y)",
             )
@@ -189,8 +199,8 @@ class AggregateTranslation(LabelTranslation):
     def _check_order(self, call: RowCall, node: exp.Expr, type_: Type) -> None:
         if type_.kind not in ORDERED:
             raise TypeMismatch(
-                f"{call.name}() by {type_.sql.upper() or name_of(type_)} is not supported in "
-                "DEFINE",
+                f"{call.name}() by {type_.sql.upper() or name_of(type_)} is not supported "
+                f"{self._where}",
                 node,
                 "choose by a number, a time or a text",
             )
@@ -251,7 +261,8 @@ class AggregateTranslation(LabelTranslation):
     def _check_count(self, call: RowCall, least: int, most: int, form: str) -> None:
         if not least <= len(call.arguments) <= most:
             raise TypeMismatch(
-                f"{call.name}() with {len(call.arguments)} arguments is not supported in DEFINE",
+                f"{call.name}() with {len(call.arguments)} arguments is not supported "
+                f"{self._where}",
                 call.node,
                 f"write {form}",
             )
@@ -271,8 +282,8 @@ class AggregateTranslation(LabelTranslation):
         type_ = Type("other", sql=f"array<{element.sql or name_of(element).lower()}>")
         if named_type(type_.sql) is None:
             raise TypeMismatch(
-                f"{call.name}() of {element.sql.upper() or name_of(element)} is not supported in "
-                "DEFINE",
+                f"{call.name}() of {element.sql.upper() or name_of(element)} is not supported "
+                f"{self._where}",
                 argument,
                 f"list one of its fields, or a text that stands for it: {call.name}(to_json(x))",
             )
@@ -320,6 +331,7 @@ class AggregateTranslation(LabelTranslation):
 
     def _bits(self, call: RowCall) -> Expression:
         """bit_and, bit_or, bit_xor"""
+        self._check_count(call, 1, 1, f"{call.name}(b.flags)")
         (argument,) = call.arguments
         value = self._filtered_operand(call, argument)
         if value.type.kind != "int":
@@ -354,7 +366,7 @@ class AggregateTranslation(LabelTranslation):
         if call.distinct or not self._is_of_columns(call):
             raise TypeMismatch(
                 f"{call.name}() with {'DISTINCT' if call.distinct else 'CLASSIFIER'} is not "
-                "supported in DEFINE",
+                f"supported {self._where}",
                 call.node,
                 "use columns, without DISTINCT",
             )
@@ -376,17 +388,24 @@ class AggregateTranslation(LabelTranslation):
 
     def _percentile(self, call: RowCall) -> Expression:
         """median(x), percentile(x, share), percentile_cont(share) WITHIN GROUP (ORDER BY x)"""
+        value, share = self.percentile_parts(call)
+        return self.percentile_at(call, value, share)
+
+    def percentile_parts(self, call: RowCall) -> tuple[exp.Expr, exp.Expr | None]:
+        """What is ordered, and the share or an array of shares; None: the median."""
         if call.name == "percentile_cont":
             form = "percentile_cont(0.5) WITHIN GROUP (ORDER BY b.price)"
             self._check_count(call, 1, 1, form)
             if len(call.order) != 1:
                 raise TypeMismatch("WITHIN GROUP is missing", call.node, f"write {form}")
-            value, share = call.order[0].this, call.arguments[0]
-        elif call.name == "percentile":
+            return call.order[0].this, call.arguments[0]
+        if call.name == "percentile":
             self._check_count(call, 2, 2, "percentile(b.price, 0.5)")
-            value, share = call.arguments
-        else:
-            value, share = call.arguments[0], None
+            return call.arguments[0], call.arguments[1]
+        self._check_count(call, 1, 1, "median(b.price)")
+        return call.arguments[0], None
+
+    def percentile_at(self, call: RowCall, value: exp.Expr, share: exp.Expr | None) -> RowAggregate:
         operand = self._filtered_operand(call, value)
         self._check_number(call, operand.type)
         if operand.type.kind == "null":
@@ -432,8 +451,8 @@ class AggregateTranslation(LabelTranslation):
         else:
             shown = self.conjunct.parsed.text_of(arguments[0]) if arguments else "b.kind"
             raise TypeMismatch(
-                "of several values that are equally frequent mode() gives any, so a condition "
-                "cannot depend on it",
+                "of several values that are equally frequent mode() gives any, so its answer is "
+                "not certain",
                 call.node,
                 f"write mode() WITHIN GROUP (ORDER BY {shown}), which gives the smallest",
             )
@@ -444,6 +463,7 @@ class AggregateTranslation(LabelTranslation):
 
     def _attempt(self, call: RowCall) -> Expression:
         """try_sum, try_avg: NULL where the sum overflows."""
+        self._check_count(call, 1, 1, f"{call.name}(b.price)")
         (argument,) = call.arguments
         engine: EngineAggregate = "sum" if call.name == "try_sum" else "avg"
         kind = self._operand(call, argument).type.kind
@@ -516,3 +536,8 @@ _FOLDS: Final[dict[str, Callable[[AggregateTranslation, RowCall], Expression]]] 
     "mode": AggregateTranslation._mode,
     **dict.fromkeys(("try_sum", "try_avg"), AggregateTranslation._attempt),
 }  # fmt: skip
+
+
+def is_of_engine(name: str) -> bool:
+    """Whether the engine has an aggregate, in DEFINE and on streams."""
+    return name in _FOLDS or name in EXTREMES or aggregate_rule(name).engine is not None

@@ -1,4 +1,4 @@
-"""The aggregates of DEFINE beyond those that event patterns have, too.
+"""The aggregates that the engine has for row patterns, beyond those that event patterns have, too.
 
 The matcher keeps variance and standard deviation along the path by the operations of Spark in their
 order, max_by and min_by as the row that is best so far; the others are folds in Python.
@@ -34,7 +34,7 @@ REPLACEMENTS: Mapping[str, str] = {
         ("percentile_approx", "approx_percentile", "percentile_disc"),
         "write percentile(b.price, 0.5), which is exact",
     ),
-    "histogram_numeric": "test a percentile, percentile(b.price, 0.9), or list the values: "
+    "histogram_numeric": "use percentiles, percentile(b.price, 0.9), or list the values: "
     "collect_list(b.price)",
     **dict.fromkeys(
         ("approx_top_k", "count_min_sketch"),

@@ -204,11 +204,12 @@ _LOGIC = (exp.Paren, exp.And, exp.Or, exp.Not)
 @dataclass(frozen=True)
 class ConditionContext:
     """The context of a condition. `over`: the OVER clause for neighbouring rows; None if Spark
-    cannot see them."""
+    cannot see them. `where`: as messages say it."""
 
     types: RowTypes
     guarding: VariableGuards
     over: str | None = None
+    where: str = "in DEFINE"
 
 
 class LabelTranslation(Translation):
@@ -264,7 +265,9 @@ class LabelTranslation(Translation):
         names = self._text.scope.variables.names
         if label.known is not None:
             return self._at_label(node, call, _literal(names[label.known]))
-        values = [self._at_label(node, call, _literal(name)) for name in names]
+        values = [
+            self._at_label(node, call, _literal(name), number) for number, name in enumerate(names)
+        ]
         none = self._at_label(node, call, "CAST(NULL AS STRING)")
         if len({each.type for each in values}) > 1:
             raise InexactError(self.describe(node))
@@ -272,13 +275,20 @@ class LabelTranslation(Translation):
             classifier_at(label.row), values, self.conversion.to(none, values[0].type)
         )
 
-    def _at_label(self, node: exp.Expr, call: RowCall, text: str) -> Expression:
+    def _at_label(
+        self, node: exp.Expr, call: RowCall, text: str, variable: int | None = None
+    ) -> Expression:
+        """The node with this text in place of the label. It is read at rows of the variable only,
+        so it is computed where they may be."""
         parsed = self.conjunct.parsed
         numbers = self.conjunct.named(node) - CALL_MARKERS
         edits = [each.edit() for each in self.conjunct.references if each.column]
         cut = parsed.cut(node, [*edits, (call.start, call.end, text)])
         if numbers:
-            return RowOperand(next(iter(numbers)), cut, self._type(cut, node), may_fail=True)
+            type_ = self._type(cut, node)
+            if variable is not None:
+                cut = self._around.guarding.among(frozenset({variable}), cut)
+            return RowOperand(next(iter(numbers)), cut, type_, may_fail=True)
         try:
             return ConstantOperand(self.conversion.constant(cut), cut)
         except ValueError as problem:

@@ -4,7 +4,8 @@ The engine evaluates only what depends on the match: a column at a row, an aggre
 MATCH_NUMBER. Their calls in the user's text are replaced by names; the rest is Spark's, so every
 function of Spark can be used. An aggregate that the engine does not have, or whose argument has
 CLASSIFIER in it, becomes a fold of the list of the rows' values (expressions/aggregates.py), or is
-computed by Spark over the rows (rows/spark_aggregates.py).
+computed by Spark over the rows (rows/spark_aggregates.py); on a stream the engine computes it as in
+DEFINE (rows/stream_aggregates.py).
 
 All aggregates but those of Spark ignore NULL, so FILTER makes their argument NULL on other rows.
 """
@@ -34,7 +35,7 @@ from spark_cep.expressions.types import aggregate_type, name_of
 from spark_cep.rows.calls import function_of
 from spark_cep.rows.compiled import RowMeasure, RowReading, reading_name
 from spark_cep.rows.earlier import expand_earlier_measures
-from spark_cep.rows.leaves import LABEL_NUMBER, classifier_at, read_at
+from spark_cep.rows.leaves import LABEL_NUMBER, ConditionContext, classifier_at, read_at
 from spark_cep.rows.spark_aggregates import (
     AggregateSample,
     PythonGroup,
@@ -46,6 +47,7 @@ from spark_cep.rows.spark_aggregates import (
     presence_name,
     with_user_texts,
 )
+from spark_cep.rows.stream_aggregates import ON_STREAM, StreamAggregates
 from spark_cep.rows.texts import (
     ResolvedRowText,
     RowPosition,
@@ -60,9 +62,11 @@ from spark_cep.udfs.row_program import Aggregate, MatchNumber
 if TYPE_CHECKING:
     from spark_cep.expressions.names import Reference
     from spark_cep.expressions.schema import ColumnRequests, Typer
+    from spark_cep.expressions.translation import CompilerSession
     from spark_cep.rows.calls import RowCall
     from spark_cep.rows.conjuncts import VariableGuards
     from spark_cep.rows.texts import RowTypes
+    from spark_cep.udfs.expressions import Expression
 
 
 _LABEL = "CAST('' AS STRING)"
@@ -87,12 +91,12 @@ class MeasureRequest:
 class RowReadings:
     """Collects what the engine evaluates, each reading once. `samples`: for each reading SQL over
     an input row of the same type. A measure with samples in place of its readings is an expression
-    whose type Spark can check."""
+    whose type Spark can check. `session`: of a stream, whose aggregates the engine computes."""
 
     shipment: ColumnRequests
     types: RowTypes
     guarding: VariableGuards
-    in_batch: bool = True
+    session: CompilerSession | None = None
     found: list[RowReading] = field(default_factory=list)
     samples: list[str] = field(default_factory=list)
     aggregates: list[SparkAggregate] = field(default_factory=list)
@@ -119,6 +123,10 @@ class RowReadings:
         sample = f"({text})" if keeps else f"CAST(NULL AS {name_of(aggregate.type)})"
         reading = RowReading(replace(aggregate, column=column), column if keeps else None)
         return self._add(reading, sample)
+
+    def fold(self, expression: Expression) -> int:
+        """An aggregate that is written as in DEFINE."""
+        return self._add(RowReading(expression), f"CAST(NULL AS {name_of(expression.type)})")
 
     def list_of(self, rows: Aggregate, text: str | None) -> int:
         """The values of `text` at these rows; None: their labels."""
@@ -255,6 +263,11 @@ class _RowMeasureBody:
         self._text = text
         self._parsed = text.parsed
         self._readings = readings
+        session = readings.session
+        self._on_stream = None
+        if session is not None:
+            around = ConditionContext(readings.types, readings.guarding, where=ON_STREAM)
+            self._on_stream = StreamAggregates(text, session, around, readings.shipment)
 
     def parts(self) -> list[str]:
         """The texts over an input row whose types are needed. A part that cannot be cut is a
@@ -384,7 +397,7 @@ class _RowMeasureBody:
             self._check_condition(call, rows)
             return f"({self._chosen_row(call, replace(rows, distinct=False), show)})"
         if self._is_of_spark(call):
-            return self._by_spark(call, rows)
+            return self._by_other(call, rows, show)
         self._check_condition(call, rows)
         if self._counts_rows(call):
             return self._row_count(call, replace(rows, distinct=False), show)
@@ -401,7 +414,7 @@ class _RowMeasureBody:
         try:
             return f"({self._fold(call, rows, show)})"
         except InexactError:
-            return self._by_spark(call, rows)
+            return self._by_other(call, rows, show)
 
     def _is_of_spark(self, call: RowCall) -> bool:
         """Whether only Spark can compute the aggregate."""
@@ -572,22 +585,38 @@ class _RowMeasureBody:
 
     # ---- aggregates of Spark ---------------------------------------------------------------------
 
+    def _by_other(self, call: RowCall, rows: Aggregate, show: ReadingWriter) -> str:
+        """An aggregate that only Spark has in a batch."""
+        if self._on_stream is None:
+            return self._by_spark(call, rows)
+        sample = self._parsed.cut(call.node, self._sampled(call))
+        found = self._on_stream.values(call, sample, final=rows.final)
+        shown = [show(self._readings.fold(each)) for each in found.parts]
+        if not found.is_array:
+            return shown[0]
+        return f"(CASE WHEN {shown[0]} IS NOT NULL THEN array({', '.join(shown)}) END)"
+
+    def _sampled(self, call: RowCall) -> list[Edit]:
+        """The edits that make the call one over input rows."""
+        start, end = self._parsed.span(call.node)
+        columns = [
+            each.edit()
+            for each in self._text.references
+            if start <= each.start < end and each.column is not None
+        ]
+        return columns + [
+            (each.start, each.end, self._varying("1L" if each.kind == "number" else "''"))
+            for each in self._text.calls.below(call.node)
+            if each is not call
+        ]
+
     def _by_spark(self, call: RowCall, rows: Aggregate) -> str:
         """The user's text of the aggregate over the elements of lists."""
-        if not self._readings.in_batch:
-            raise TypeMismatch(
-                f"on a stream {call.name}() cannot be computed: Spark would have to group the "
-                "answer, and could not know when a group is complete",
-                call.node,
-                "write the matches with collect_list(...) and aggregate the array, or match in "
-                "batches, for example with foreachBatch",
-            )
         rows = replace(rows, distinct=False)
         in_python = call.name in self._text.scope.python_aggregates
         if in_python:
             self._check_python_aggregate(call, rows)
         edits: list[Edit] = []
-        sampled: list[Edit] = []
         readings: list[int] = []
         lists: list[int] = []
         start, end = self._parsed.span(call.node)
@@ -595,20 +624,18 @@ class _RowMeasureBody:
             if start <= each.start < end and each.column is not None:
                 lists.append(self._readings.list_of(rows, each.edit()[2]))
                 edits.append((each.start, each.end, reading_name(lists[-1])))
-                sampled.append(each.edit())
         for inner in self._text.calls.below(call.node):
             if inner is call:
                 continue
             if inner.kind == "number":
                 readings.append(self._readings.number())
                 edits.append((inner.start, inner.end, reading_name(readings[-1])))
-                sampled.append((inner.start, inner.end, self._varying("1L")))
             else:
                 lists.append(self._readings.list_of(rows, None))
                 edits.append((inner.start, inner.end, reading_name(lists[-1])))
-                sampled.append((inner.start, inner.end, self._varying("''")))
         if not lists:
             lists.append(self._readings.list_of(rows, None))
+        sampled = self._sampled(call)
         present, place = presence_name(lists[0]), self._parsed.place(call.node)
         read = tuple(dict.fromkeys((*lists, *readings)))
         if in_python:

@@ -217,7 +217,24 @@ def test_a_wrong_aggregate_is_refused_where_it_stands(
 
 def test_on_a_stream_spark_cannot_group_the_answer() -> None:
     (problem,) = problems(
-        "a b+", measures={"m": "median(price)"}, typer=Typer(COLUMNS), in_batch=False
+        "a b+", measures={"m": "hll_sketch_agg(price)"}, typer=Typer(COLUMNS), in_batch=False
     )
-    assert "on a stream median() cannot be computed" in problem["message"]
+    assert "on a stream hll_sketch_agg() cannot be computed" in problem["message"]
     assert "collect_list" in problem["hint"]
+
+
+def test_on_a_stream_the_engine_folds_what_spark_groups_in_a_batch() -> None:
+    measures = {
+        "slope": "regr_slope(b.price, b.price)",
+        "last": "FINAL bit_xor(DISTINCT qty)",
+        "total": "try_avg(qty) + 1",
+        "parts": "mode() WITHIN GROUP (ORDER BY CLASSIFIER())",
+    }
+    found = compiled("a b+", measures=measures, typer=Typer(COLUMNS), in_batch=False, rows="all")
+    assert not found.compiled.aggregates
+    assert found.readings() == [
+        "regr_slope(b: struct(.[CAST(`price` AS DOUBLE)], .[CAST(`price` AS DOUBLE)]))",
+        "!bit_xor(*: distinct `qty`)",
+        "avg(*: `qty`)",
+        "mode(*: struct(if(=(label ., 0), 'a', if(=(label ., 1), 'b', None)), False))",
+    ]

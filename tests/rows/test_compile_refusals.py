@@ -82,6 +82,9 @@ SUBSETS = {"u": ["a", "b"], "w": ["a", "c"]}
         ),
         ("mode(name) = 'x'", "mode() gives any", "mode(name)", "WITHIN GROUP (ORDER BY name)"),
         ("bit_and(price) = 1", "bit_and() does not take DOUBLE", "bit_and(price)", "an integer"),
+        ("bit_and(qty, qty) = 1", "bit_and() with 2 arguments", "bit_and(", "bit_and(b.flags)"),
+        ("median(price, qty) > 1", "median() with 2 arguments", "median(", "median(b.price)"),
+        ("try_sum() > 1", "try_sum() with 0 arguments", "try_sum(", "try_sum(b.price)"),
         (
             "LAST(price, 1) IGNORE NULLS > 1",
             "either an offset or IGNORE NULLS",

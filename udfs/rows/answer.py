@@ -12,20 +12,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.events.answer import BATCH_ROWS
+from spark_cep.udfs.expressions import Call
 from spark_cep.udfs.program import Order
-from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
+from spark_cep.udfs.row_program import (
+    Aggregate,
+    Classifier,
+    MatchNumber,
+    RowRead,
+    aggregate_of,
+)
 from spark_cep.udfs.rows import loading
+from spark_cep.udfs.rows.folds import FoldedPath, RunningFold, is_folded, vector_of
 from spark_cep.udfs.rows.search import MatchBlock
 from spark_cep.udfs.values.arrow_values import INT64_DIGITS, to_single_array, validity
 from spark_cep.udfs.values.calls import arrow_type, vector_to_arrow
 from spark_cep.udfs.values.codes import key_codes, order_floats, sort_codes
+from spark_cep.udfs.values.tally import ErrorTally
 from spark_cep.udfs.values.vectors import Vector, vector_from_arrow
 
 if TYPE_CHECKING:
@@ -35,7 +44,6 @@ if TYPE_CHECKING:
     from spark_cep.udfs.rows.search import SearchCounts
     from spark_cep.udfs.rows.table import RowTable
     from spark_cep.udfs.values.arrow_values import Array
-    from spark_cep.udfs.values.tally import ErrorTally
 
 
 # ---- which rows the answer has -----------------------------------------------------------------
@@ -165,16 +173,17 @@ class BlockFold:
 
     def __init__(
         self,
-        node: Aggregate,
+        node: Aggregate | Call,
         found: MemberRows,
         block: MatchBlock,
         table: RowTable,
         places: tuple[Array, Array],
     ) -> None:
-        """`found`: the rows of the aggregate's variables. `places`: for each place of the labels
-        its match and its shipped row."""
+        """`node`: the aggregate, or "try" of it, where an overflow is NULL. `found`: the rows of
+        its variables. `places`: for each place of the labels its match and its shipped row."""
         matches, rows = places
-        self._node = node
+        self._fails = table.program.ansi and isinstance(node, Aggregate)
+        self._node = node = aggregate_of(node)
         self._table = table
         self._block = block
         self._column: pa.Array | None = None
@@ -274,7 +283,7 @@ class BlockFold:
             if totals.dtype != object:
                 return Vector(totals)
             fits = np.asarray((totals >= _INT64.min) & (totals <= _INT64.max), np.bool_)
-            if not fits.all() and (self._table.program.ansi or type_.kind != "int"):
+            if not fits.all() and (self._fails or type_.kind != "int"):
                 raise _overflow_error(self._node)
             wrapped = (totals + (1 << 63)) % (1 << 64) - (1 << 63)
             return Vector(wrapped.astype(np.int64))
@@ -282,7 +291,7 @@ class BlockFold:
         if totals.dtype != object and type_.precision > INT64_DIGITS:
             return Vector(totals.astype(object))
         fits = np.asarray((totals > -limit) & (totals < limit), np.bool_)
-        if not fits.all() and self._table.program.ansi:
+        if not fits.all() and self._fails:
             raise _overflow_error(self._node)
         kept = np.where(fits, totals, 0)
         wide = type_.precision > INT64_DIGITS
@@ -338,28 +347,33 @@ def _means(totals: Array, count: Array, digits: int) -> Array:
 
 class BlockMeasures:
     """The values of measures over one block of matches. Each measure is a single read, aggregate,
-    classifier or match number."""
+    classifier or match number, or "try" of an aggregate."""
 
     def __init__(self, table: RowTable, block: MatchBlock) -> None:
         self._table = table
         self._block = block
         self._members: dict[frozenset[int] | None, MemberRows] = {}
-        self._folds: dict[Aggregate, BlockFold] = {}
+        self._folds: dict[Aggregate | Call, BlockFold] = {}
 
     def values(self, measure: Expression, entries: AnswerEntries) -> pa.Array:
         if isinstance(measure, MatchNumber):
             number = self._block.number[entries.match]
             return pa.array(number, mask=entries.unmatched()).cast(arrow_type(measure.type))
-        if isinstance(measure, Aggregate):
-            if measure.name == "count" and measure.column is None:
-                low, high = self._of(measure.variables).range(entries, final=measure.final)
-                return pa.array((high - low).astype(np.int64), mask=entries.hidden())
-            return self._fold(measure).values(entries)
+        if isinstance(measure, Aggregate | Call):
+            return self._aggregate(measure, entries)
         if isinstance(measure, Classifier):
             return self._labels(measure, entries)
         if isinstance(measure, RowRead):
             return self._read(measure, entries)
         raise CepError(f"the engine cannot compute {type(measure).__name__} as a measure")
+
+    def _aggregate(self, node: Aggregate | Call, entries: AnswerEntries) -> pa.Array:
+        if is_folded(node):
+            return self._folded(aggregate_of(node), entries)
+        if isinstance(node, Aggregate) and node.name == "count" and node.column is None:
+            low, high = self._of(node.variables).range(entries, final=node.final)
+            return pa.array((high - low).astype(np.int64), mask=entries.hidden())
+        return self._fold(node).values(entries)
 
     # ---- navigation ----------------------------------------------------------------------------
 
@@ -429,13 +443,31 @@ class BlockMeasures:
         first = np.repeat(self._block.start - self._block.bounds[:-1], self._block.length)
         return self._table.rows(first + np.arange(len(first)))
 
-    def _fold(self, node: Aggregate) -> BlockFold:
+    def _fold(self, node: Aggregate | Call) -> BlockFold:
         if node not in self._folds:
-            found = self._of(node.variables)
+            found = self._of(aggregate_of(node).variables)
             self._folds[node] = BlockFold(
                 node, found, self._block, self._table, (self._matches, self._rows)
             )
         return self._folds[node]
+
+    def _folded(self, node: Aggregate, entries: AnswerEntries) -> pa.Array:
+        """An aggregate that Python folds along each match. Entries of a match follow each other, so
+        a fold goes on where the entry before left it."""
+        fold = RunningFold(node, self._table, ErrorTally(ansi=self._table.program.ansi))
+        found: list[Any] = []
+        before = (-1, -1)
+        labels, block = self._block.labels >> 1, self._block
+        ranges = entries.match, entries.low(), entries.high(final=node.final)
+        for match, low, high in zip(*(each.tolist() for each in ranges), strict=True):
+            if (match, high) == before:
+                found.append(found[-1])
+                continue
+            shared = min(high, before[1]) - low if match == before[0] else 0
+            begin, number = int(block.start[match]), int(block.number[match])
+            found.append(fold.plain_value(FoldedPath(begin, labels[low:high], number, shared)))
+            before = match, high
+        return vector_to_arrow(node, vector_of(found, node.type), self._table.columns)
 
 
 # ---- batches -----------------------------------------------------------------------------------

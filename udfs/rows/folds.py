@@ -1,4 +1,4 @@
-"""Aggregates of DEFINE that Python computes along the path of a search.
+"""Aggregates that Python computes along the path of a search, or along a match for a measure.
 
 A path mostly differs from the one tested before by a row at its end, so a fold keeps an entry for
 each row and going back drops entries. A `StateFold` has a state after each value and takes the same
@@ -20,7 +20,7 @@ import numpy as np
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import Call
 from spark_cep.udfs.functions.nested import key_of
-from spark_cep.udfs.row_program import Classifier, MatchNumber, RowRead
+from spark_cep.udfs.row_program import Aggregate, Classifier, MatchNumber, RowRead
 from spark_cep.udfs.rows.leaves import leaves_of, replace_with_cells
 from spark_cep.udfs.values.evaluate import evaluate_expression
 from spark_cep.udfs.values.functions import python_values
@@ -29,7 +29,6 @@ from spark_cep.udfs.values.vectors import WORD_KINDS, Vector, dtype_of
 
 if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Expression, Type
-    from spark_cep.udfs.row_program import Aggregate
     from spark_cep.udfs.rows.table import RowTable
     from spark_cep.udfs.values.arrow_values import Array
     from spark_cep.udfs.values.tally import ErrorTally
@@ -382,6 +381,10 @@ def is_python_fold(name: str) -> bool:
     return name in _STATES or name in _BY_TYPES
 
 
+def is_folded(measure: Expression) -> bool:
+    return isinstance(measure, Aggregate) and is_python_fold(measure.name)
+
+
 def _fold_of(name: str, types: Sequence[Type]) -> AnyFold:
     if name in _STATES:
         return _STATES[name]
@@ -395,11 +398,13 @@ def _fold_of(name: str, types: Sequence[Type]) -> AnyFold:
 
 @dataclass(frozen=True)
 class FoldedPath:
-    """The rows of a search so far from `begin` on, and the variables that they are bound to."""
+    """The rows of a search so far from `begin` on, and the variables that they are bound to.
+    `shared`: how many of them are those of the path before, if that is known."""
 
     begin: int
     labels: Array
     number: int
+    shared: int | None = None
 
 
 class RunningFold:
@@ -439,23 +444,39 @@ class RunningFold:
         self._is_known = False
 
     def value(self, path: FoldedPath) -> Vector:
+        self._advance(path)
+        if self._failures:
+            self._tally.fail(np.ones(1, np.bool_), None, all_active, always=True)
+            return vector_of([None], self._leaf.type)
+        if self._leaf.by is None:
+            return vector_of([self._known], self._leaf.type)
+        assert self._leaf.column is not None
+        row = np.array([0 if self._known is None else self._known])
+        found = self._table.columns.gather(self._leaf.column, self._leaf.type, row)
+        return found if self._known is not None else Vector(found.values, np.zeros(1, np.bool_))
+
+    def plain_value(self, path: FoldedPath) -> Any:
+        """The value as Python has it, for a measure: an error in an argument is one of the task."""
+        self._advance(path)
+        if self._failures:
+            raise CepError(
+                f"an argument of {self._leaf.name} in a measure fails on a row of the match",
+                hint="Spark raises an error here, too: leave out such rows with FILTER (WHERE "
+                "...), or use try_divide, try_add or TRY_CAST",
+            )
+        return self._known
+
+    def _advance(self, path: FoldedPath) -> None:
         self.cost = 0
         self._follow(path)
         if self._failures:
-            self._tally.fail(np.ones(1, np.bool_), None, all_active, always=True)
-            return _single_vector(None, self._leaf.type)
+            return
         if not self._is_known:
             self._known, self._is_known = self._result(), True
             if isinstance(self._fold, ListFold):
                 self.cost += self._fold.price * len(self._entries)
         elif self._leaf.type.kind == "other":
             self.cost += VALUE_STEPS * len(self._entries)  # of the function that reads the list
-        if self._leaf.by is None:
-            return _single_vector(self._known, self._leaf.type)
-        assert self._leaf.column is not None
-        row = np.array([0 if self._known is None else self._known])
-        found = self._table.columns.gather(self._leaf.column, self._leaf.type, row)
-        return found if self._known is not None else Vector(found.values, np.zeros(1, np.bool_))
 
     @property
     def reads_past_end(self) -> bool:
@@ -481,11 +502,14 @@ class RunningFold:
         """Goes back to where the paths part, and adds the rows from there."""
         before = self._path
         self._path = path
-        shared = 0
-        if self._is_stable and (path.begin, path.number) == (before.begin, before.number):
+        shared = path.shared or 0
+        is_same = (path.begin, path.number) == (before.begin, before.number)
+        if path.shared is None and is_same:
             size = min(len(path.labels), len(before.labels))
             differ = np.flatnonzero(path.labels[:size] != before.labels[:size])
             shared = int(differ[0]) if len(differ) else size
+        if not self._is_stable:
+            shared = 0
         if not shared:
             self._clear()
         while self._places and self._places[-1] >= shared:
@@ -621,10 +645,14 @@ def _parts_of(leaf: Aggregate) -> tuple[Expression, ...]:
     return (leaf.argument,)
 
 
-def _single_vector(value: Any, type_: Type) -> Vector:
-    valid = None if value is not None else np.zeros(1, np.bool_)
+def vector_of(found: Sequence[Any], type_: Type) -> Vector:
+    """The values of aggregates as a vector."""
+    known = [each is not None for each in found]
+    valid = None if all(known) else np.array(known, np.bool_)
     if type_.kind in WORD_KINDS or type_.kind == "other":
-        values = np.empty(1, object)
-        values[0] = {"string": "", "binary": b""}.get(type_.kind, ()) if value is None else value
+        nothing = {"string": "", "binary": b""}.get(type_.kind, ())
+        values = np.empty(len(found), object)
+        for place, each in enumerate(found):
+            values[place] = nothing if each is None else each
         return Vector(values, valid)
-    return Vector(np.array([0 if value is None else value], dtype_of(type_)), valid)
+    return Vector(np.array([0 if each is None else each for each in found], dtype_of(type_)), valid)

@@ -25,6 +25,7 @@ from spark_cep.udfs.events.table import (
 from spark_cep.udfs.expressions import BIGINT
 from spark_cep.udfs.row_program import Aggregate, RowRead
 from spark_cep.udfs.rows import records as r
+from spark_cep.udfs.rows.folds import is_folded
 from spark_cep.udfs.rows.leaves import leaves_of, replace_with_cells
 from spark_cep.udfs.values.codes import key_codes, sort_codes
 from spark_cep.udfs.values.evaluate import condition_holds, evaluate_expression
@@ -72,7 +73,7 @@ class RowTable:
         self.ends: Positions = np.append(self.begins[1:], self.size)[: len(self.begins)]
         self.dropped: Positions = np.zeros(len(self.begins), np.int64)
         defines = [variable.define for variable in program.variables]
-        texts = TextExpressions.of([define for define in defines if define is not None])
+        texts = TextExpressions.of([*filter(None, defines), *filter(is_folded, program.measures)])
         if program.frame is not None:
             table = self.shipped = _with_positions(table, self.permutation)
         self.columns = EventColumns(texts, table, self.permutation)
