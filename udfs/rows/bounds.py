@@ -166,7 +166,9 @@ class SearchBounds:
             for variable in self._guarded():
                 if not any(each >> variable & 1 for each in self._needed):
                     continue
-                found = self._last_rows(variable, partition, np.arange(begin, upto), number)
+                # The difference of two infinities is NaN, which bounds nothing.
+                with np.errstate(all="ignore"):
+                    found = self._last_rows(variable, partition, np.arange(begin, upto), number)
                 for group, needed in enumerate(self._needed):
                     if needed >> variable & 1:
                         np.minimum(until[group], found, out=until[group])

@@ -535,8 +535,7 @@ class RangeEvaluator:
         if kinds != {type_.kind} and not kinds | {type_.kind} <= _MICROSECONDS:
             return _ANY_VALUE
         operands = [self.value(each) for each in node.arguments]
-        with np.errstate(all="ignore"):
-            found = _result(type_, *_COMPUTE[node.name](*operands))
+        found = _result(type_, *_COMPUTE[node.name](*operands))
         return found.where(~_any_empty(operands))
 
     def _decimals(self, node: Call) -> ValueRange:
@@ -553,9 +552,8 @@ class RangeEvaluator:
             operands = [
                 _rescaled(each, scale - own) for each, own in zip(operands, scales, strict=True)
             ]
-        with np.errstate(all="ignore"):
-            found = _result(node.type, *_COMPUTE[how](*operands)).where(~_any_empty(operands))
-            found = _rescaled(found, node.type.scale - scale)
+        found = _result(node.type, *_COMPUTE[how](*operands)).where(~_any_empty(operands))
+        found = _rescaled(found, node.type.scale - scale)
         return found.widened(np.full(1, 1.0)) if how == "/" else found
 
     def _rounded(self, node: Call) -> ValueRange:
@@ -570,8 +568,7 @@ class RangeEvaluator:
         if abs(digits) > _MOST_DIGITS or not {source.kind, type_.kind} <= {"float", "int"}:
             return _ANY_VALUE
         found = self.value(node.arguments[0])
-        with np.errstate(all="ignore"):
-            low, high = _ROUNDED[node.name](found, digits)
+        low, high = _ROUNDED[node.name](found, digits)
         return _result(type_, low, high).where(~found.is_empty)
 
     def _cast(self, node: Call) -> ValueRange:
@@ -585,9 +582,8 @@ class RangeEvaluator:
             scale = source.scale if source.kind == "decimal" else 0
             return found if scale == target.scale else _rescaled(found, target.scale - scale)
         if kinds == ("decimal", "float") and target.bits == DOUBLE.bits:
-            with np.errstate(all="ignore"):
-                factor = 10.0**-source.scale
-                exact = _outward(found.low * factor, found.high * factor, 0.0)
+            factor = 10.0**-source.scale
+            exact = _outward(found.low * factor, found.high * factor, 0.0)
             return _result(target, *_outward(*exact, 0.0)).where(~found.is_empty)
         return _ANY_VALUE
 
@@ -660,12 +656,11 @@ class RangeEvaluator:
         every = self._of_path(read, node.variables)
         if node.name == "sum":
             return self._sum(node, found, every, type_)
-        with np.errstate(all="ignore"):
-            if node.name == "avg":
-                return self._mean(node.type, every, type_)
-            if node.name in SPREADS and type_.kind != "decimal":
-                return _spread(node.name, every)
-            return _ANY_VALUE
+        if node.name == "avg":
+            return self._mean(node.type, every, type_)
+        if node.name in SPREADS and type_.kind != "decimal":
+            return _spread(node.name, every)
+        return _ANY_VALUE
 
     def _mean(self, type_: Type, every: ValueRange, source: Type) -> ValueRange:
         # Values of one sign are off by less than the least of them.
@@ -752,8 +747,7 @@ def _result(type_: Type, low: Array, high: Array) -> ValueRange:
 
 def _rescaled(found: ValueRange, digits: int) -> ValueRange:
     """With so many more digits behind the point, or less; rounded to one unit."""
-    with np.errstate(all="ignore"):
-        low, high = _outward(found.low * 10.0**digits, found.high * 10.0**digits, 0.0)
+    low, high = _outward(found.low * 10.0**digits, found.high * 10.0**digits, 0.0)
     rescaled = ValueRange(_number(low, -np.inf), _number(high, np.inf))
     return rescaled.where(~found.is_empty).widened(np.full(1, 1.0 if digits < 0 else 0.0))
 
