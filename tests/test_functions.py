@@ -12,6 +12,7 @@ from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.expressions import BIGINT, BOOL, Call, Constant, Expression, Type
 from spark_cep.udfs.functions.float_texts import float_text
 from spark_cep.udfs.functions.patterns import translate_regex
+from spark_cep.udfs.functions.registry import FUNCTIONS, Binding
 from spark_cep.udfs.functions.times import is_known_zone, to_instant, to_local
 from spark_cep.udfs.row_program import RowRead
 from spark_cep.udfs.values.functions import find_function
@@ -127,3 +128,9 @@ def test_the_number_of_arguments_is_checked() -> None:
     assert joined is not None
     assert joined.kinds(4) == ("string", "any", "any", "any")
     assert find_function("no such function") is None
+
+
+def test_zeros_of_arrays_as_sets_are_positive() -> None:
+    array = Type("other", sql="array<double>")
+    union = FUNCTIONS["array_union"].bind(Binding((array, array), array, ansi=True))
+    assert repr(union((-0.0,), (0.0, -0.0, 1.5))) == "(0.0, 1.5)"

@@ -73,6 +73,8 @@ _PLAIN: Final = frozenset(
 # A float that Java prints with a digit too many before Java 19.
 _PRINTED: Final = "CAST(5.684341886080802E-14D AS STRING)"
 _SHORTEST: Final = "5.684341886080802E-14"
+# The zero of an array as a set, which is -0.0 in older versions of Spark, and two zeros in some.
+_ZERO_OF_SET: Final = "CAST(array_distinct(array(-0.0D))[0] AS STRING)"
 
 
 @dataclass(frozen=True)
@@ -204,12 +206,25 @@ def _call(
         raise _refusal(t, node)
     if result.kind == "other" and named_type(result.sql) is None:
         raise InexactError(f"{t.describe(node)} with the result {sql_name_of(result)}", node)
+    _check_zeros(t, node, name, result)
     made = [
         _as_kind(t, node, each, kind, (arguments, result))
         for each, kind in zip(arguments, kinds, strict=True)
     ]
     _check_constants(name, made, node)
     return Call(name, (*made, *_zone(t, known, node)), result)
+
+
+def _check_zeros(t: ConditionTranslation, node: exp.Expr, name: str, result: Type) -> None:
+    if name not in _SETS or (element_type(result) or result).kind != "float":
+        return
+    if t.conversion.constant(_ZERO_OF_SET).value != "0.0":
+        raise TypeMismatch(
+            f"{name}() of {sql_name_of(result)} over several variables keeps -0.0 in this version "
+            "of Spark",
+            node,
+            "use arrays of integers or decimals",
+        )
 
 
 def _zone(t: ConditionTranslation, known: Function, node: exp.Expr) -> tuple[Expression, ...]:
@@ -254,6 +269,7 @@ _WITH_REGEX: Final = frozenset(
 )  # fmt: skip
 
 
+_SETS: Final = frozenset({"array_distinct", "array_union", "array_intersect", "array_except"})
 _OVERLOADED: Final = frozenset({"concat", "reverse", "element_at", "try_element_at", "[]"})
 
 
@@ -267,6 +283,8 @@ def _by_types(name: str, arguments: Sequence[Expression], result: Type) -> str:
         return "reverse_array" if first.kind == "other" else "reverse_string"
     if name in {"element_at", "try_element_at"}:
         return "map_item" if is_map else f"{name}_array"
+    if name == "format_number" and arguments[-1].type.kind == "string":
+        return ""  # a pattern, not a number of digits
     if name == "[]":
         return "map_item" if is_map else "array_item"
     return name

@@ -58,6 +58,27 @@ def translate_nested(t: ConditionTranslation, node: exp.Expr, guards: Guards) ->
     return None if rule is None else rule(t, node, guards)
 
 
+def _between(t: ConditionTranslation, node: exp.Expr, guards: Guards) -> Expression | None:
+    if node.args.get("symmetric"):
+        return None
+    value, low, high = (t.build(*each) for each in t.guarded(node, guards))
+    bounds = [_compare(t, node, ">=", (value, low)), _compare(t, node, "<=", (value, high))]
+    known = tuple(each for each in bounds if each is not None)
+    return Call("and", known, BOOL) if len(known) == len(bounds) else None
+
+
+def _nullif(t: ConditionTranslation, node: exp.Expr, guards: Guards) -> Expression | None:
+    left, right = (t.build(each, guards) for each in (node.this, node.expression))
+    equal = _compare(t, node, "=", (left, right))
+    nothing = Constant(None, left.type)
+    return None if equal is None else Call("if", (equal, nothing, left), left.type)
+
+
+def _equal_null(t: ConditionTranslation, node: exp.Anonymous, guards: Guards) -> Expression | None:
+    left, right = (t.build(each, guards) for each in node.expressions)
+    return _compare(t, node, "<=>", (left, right))
+
+
 def _refuse(t: ConditionTranslation, node: exp.Expr, type_: Type) -> InexactError:
     return InexactError(f"{t.describe(node)} of {sql_name_of(type_)}", node)
 
@@ -130,6 +151,8 @@ def _compare(
         return None
     if ranking(nested[0], nested[0].sql) is None or named_type(nested[0].sql) is None:
         raise _refuse(t, node, nested[0])
+    # Spark compares arrays of integers of two widths, but not of decimals of two scales.
+    t.type_between_rows(node)
     try:
         left = convert(t, left, right.type, node)
     except InexactError:
@@ -324,6 +347,7 @@ _Rule = Callable[["ConditionTranslation", "exp.Expr", "Guards"], "Expression | N
 _BY_NAME: Final[dict[str, Callable[..., Expression | None]]] = {
     "struct": _of_fields,
     "named_struct": _of_named_fields,
+    "equal_null": _equal_null,
     "map": _map,
     **dict.fromkeys(("map_concat", "map_from_arrays", "map_from_entries"), _of_arrays),
     "sequence": _sequence,
@@ -338,6 +362,8 @@ _CHOICES: Final[dict[type[exp.Expr], _Rule]] = {
     exp.Case: _case,
     exp.If: _case,
     exp.Coalesce: _coalesce,
+    exp.Between: _between,
+    exp.Nullif: _nullif,
     exp.Least: _extreme("least_nested"),
     exp.Greatest: _extreme("greatest_nested"),
 }

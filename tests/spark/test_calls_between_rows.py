@@ -68,6 +68,14 @@ CONDITIONS = (
     "hash(a.k, b.k) % 2 = 0",
     "map(a.id, a.k, -b.id, b.k)[-4] = 'abc'",
     "format_string('%s/%05.1f', a.k, b.x - a.x) = 'a/001.0'",
+    "format_string('%X/%X', a.id, b.loc.no) = '1/NULL'",
+    "a.loc IN (b.loc, NULL)",
+    "a.loc BETWEEN b.loc AND struct('z', b.id)",
+    "nullif(a.loc, b.loc) IS NULL",
+    "equal_null(a.loc, b.loc)",
+    "format_number(a.x / b.id + 0.1D, 18) = '0.850000000000000000'",
+    "from_unixtime(a.id - b.id + 9223372036854775807, 'yyyy') IN ('1969', '1970')",
+    "format_number((a.x - b.x) * 0 + 1e22D / 3, 3) LIKE '3,333,333,333,333,333,_00,000.000'",
 )
 
 
@@ -134,6 +142,9 @@ def test_what_a_function_returns_wrongly_is_an_error_with_its_name(
     [
         ("array_sort(a.tags, (l, r) -> length(l) - length(r) + id)[0] = 'b'", "array_sort()", ""),
         ("to_json(struct(a.k, id)) = k", "to_json()", "struct(a.x, y)"),
+        ("date_format(date_add(a.d, id), 'uuuu') = '2024'", "the format 'uuuu'", ""),
+        ("format_number(a.x + id, '#.#') = '1'", "format_number()", ""),
+        ("array(a.p) = array(CAST(id AS DECIMAL(5, 3)))", "DECIMAL(5,3)", ""),
         ("random_value(a.k, k) = 1", "is not deterministic", ""),
         ("exists(a.tags, t -> PREV(k || t) = k)", "PREV cannot contain the argument", "PREV(kind)"),
     ],

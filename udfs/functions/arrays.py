@@ -181,9 +181,10 @@ def _slice(values: tuple[Any, ...], start: int, length: int) -> tuple[Any, ...]:
 
 
 def _distinct(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Zeros come out as 0.0, also where they went in as -0.0."""
     found: dict[Any, Any] = {}
     for each in values:
-        found.setdefault(key_of(each), each)
+        found.setdefault(key_of(each), 0.0 if isinstance(each, float) and not each else each)
     return tuple(found.values())
 
 

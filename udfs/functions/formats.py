@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_cep.udfs.functions.float_texts import float_text
-from spark_cep.udfs.functions.numbers import quantize
+from spark_cep.udfs.functions.numbers import quantize, wrap
 from spark_cep.udfs.functions.registry import Binding, Run, bound_function, function
 from spark_cep.udfs.functions.times import DAY_US, SECOND_US, civil, to_local
 
@@ -82,6 +82,7 @@ def _printed(piece: re.Match[str], given: Any) -> str:
         shown = _plain_text(value)
         if value is not None and kind == "f" and value > 0:
             shown = ("+" if "+" in flags else " " if " " in flags else "") + shown
+        shown = shown.upper() if kind == "X" else shown
         if piece["digits"] and (kind == "s" or value is None):
             shown = shown[: int(piece["digits"])]
         return shown.ljust(width) if "-" in flags else shown.rjust(width)
@@ -131,7 +132,6 @@ def _year(value: int) -> str:
 # By letters: what is printed of (year, month, day, microseconds of the day, weekday).
 _PARTS: Final[dict[str, Callable[[tuple[int, ...]], str]]] = {
     "yyyy": lambda t: _year(t[0]),
-    "uuuu": lambda t: _year(t[0]),
     "y": lambda t: str(t[0]),
     "yy": lambda t: f"{abs(t[0]) % 100:02d}",
     "M": lambda t: str(t[1]),
@@ -205,4 +205,4 @@ def _date_format(us: int, pattern: str, zone: str) -> str:
 @function("from_unixtime", "bigint string?", zoned=True)
 def _from_unixtime(seconds: int, *rest: str) -> str:
     pattern = rest[0] if len(rest) > 1 else "yyyy-MM-dd HH:mm:ss"
-    return _print(to_local(seconds * SECOND_US, rest[-1]), pattern)
+    return _print(to_local(wrap(seconds * SECOND_US, 64), rest[-1]), pattern)

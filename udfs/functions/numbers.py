@@ -18,6 +18,7 @@ import numpy as np
 
 from spark_cep.udfs.functions import fdlibm
 from spark_cep.udfs.functions.decimals import to_decimal, truncated_remainder
+from spark_cep.udfs.functions.float_texts import float_text
 from spark_cep.udfs.functions.registry import Binding, Failure, Run, bound_function, function
 
 if TYPE_CHECKING:
@@ -394,7 +395,10 @@ def _format_number(binding: Binding) -> Run:
                 return "NaN"
             if math.isinf(value):
                 return "-\u221e" if value < 0 else "\u221e"
-            exact = Decimal(value)
+            # Java knows the digits that it prints, and pads them with zeros.
+            printed = Decimal(float_text(value, 64, shortest=False))
+            is_whole = -int(printed.as_tuple().exponent) <= digits
+            exact = printed if is_whole else Decimal(value)
         else:
             exact = (
                 Decimal(value).scaleb(-source.scale) if source.kind == "decimal" else Decimal(value)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError
-from spark_cep.udfs.expressions import Cell
+from spark_cep.udfs.expressions import Cell, Constant
 from spark_cep.udfs.functions import (
     arrays,
     conversion,
@@ -130,7 +130,7 @@ def _ravel(valid: Array | None) -> Array | None:
 
 def python_values(argument: Expression, vector: Vector, columns: EventColumns) -> list[Any]:
     kind, valid = argument.type.kind, vector.valid
-    if kind == "null":
+    if kind == "null" or (isinstance(argument, Constant) and argument.value is None):
         return [None] * len(vector.values)
     if kind == "other" and vector.values.dtype != object:
         if not isinstance(argument, Cell) or argument.column is None:
