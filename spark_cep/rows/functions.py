@@ -206,7 +206,7 @@ def _call(
         raise _refusal(t, node)
     if result.kind == "other" and named_type(result.sql) is None:
         raise InexactError(f"{t.describe(node)} with the result {sql_name_of(result)}", node)
-    _check_zeros(t, node, name, result)
+    _check_zeros(t, node, name, arguments[0].type if arguments else result)
     made = [
         _as_kind(t, node, each, kind, (arguments, result))
         for each, kind in zip(arguments, kinds, strict=True)
@@ -215,12 +215,12 @@ def _call(
     return Call(name, (*made, *_zone(t, known, node)), result)
 
 
-def _check_zeros(t: ConditionTranslation, node: exp.Expr, name: str, result: Type) -> None:
-    if name not in _SETS or (element_type(result) or result).kind != "float":
+def _check_zeros(t: ConditionTranslation, node: exp.Expr, name: str, array: Type) -> None:
+    if name not in _SETS or (element_type(array) or array).kind != "float":
         return
     if t.conversion.constant(_ZERO_OF_SET).value != "0.0":
         raise TypeMismatch(
-            f"{name}() of {sql_name_of(result)} over several variables keeps -0.0 in this version "
+            f"{name}() of {sql_name_of(array)} over several variables keeps -0.0 in this version "
             "of Spark",
             node,
             "use arrays of integers or decimals",
@@ -269,7 +269,9 @@ _WITH_REGEX: Final = frozenset(
 )  # fmt: skip
 
 
-_SETS: Final = frozenset({"array_distinct", "array_union", "array_intersect", "array_except"})
+_SETS: Final = frozenset(
+    {"array_distinct", "array_union", "array_intersect", "array_except", "arrays_overlap"}
+)
 _OVERLOADED: Final = frozenset({"concat", "reverse", "element_at", "try_element_at", "[]"})
 
 
