@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.expressions.names import quote_name
 from spark_cep.expressions.schema import HIDDEN_PREFIX
-from spark_cep.sql.selects import find_select, is_query
+from spark_cep.sql.selects import find_select, is_query, tokens_without_queries
 from spark_cep.sql.statement import FramePiece
 
 if TYPE_CHECKING:
@@ -54,12 +55,14 @@ _COLLATED = re.compile(r"string collate (\S+)")
 
 @dataclass(frozen=True)
 class OuterScope:
-    """The tables whose columns a clause may refer to, as tokens [first, stop). `names`: their names
-    and aliases, in lower case, among other words."""
+    """The tables whose columns a clause may refer to, as tokens [first, stop), with the WHERE that
+    comes before the clause. `names`: their names and aliases, in lower case, among other words.
+    `merges`: USING or NATURAL makes one column of two, k is not u.k."""
 
     first: int
     stop: int
     names: frozenset[str]
+    merges: bool = False
 
 
 def find_outer_scope(statement: Statement, location: ClauseLocation) -> OuterScope | None:
@@ -81,9 +84,9 @@ def _scope_of_query(
     statement: Statement, opened: int, location: ClauseLocation
 ) -> OuterScope | None:
     select = find_select(statement, opened)
-    tables = None if select is None else select.sections.get("FROM")
-    if tables is None:
+    if select is None or "FROM" not in select.sections:
         return None
+    tables = select.sections["FROM"]
     first, stop = tables.content, tables.stop
     if statement.is_at(opened - 1, "LATERAL"):
         group = statement.groups[opened]
@@ -98,13 +101,21 @@ def _scope_of_query(
         return None
     if first >= stop or first <= location.word < stop:
         return None
-    return OuterScope(first, stop, _names(statement, first, stop))
+    merges = any(statement.tokens[at].is_word("USING", "NATURAL") for at in range(first, stop))
+    names = _names(statement, first, stop)
+    where = select.sections.get("WHERE")
+    if where is not None and not tables.content <= opened < where.stop:
+        # A subquery of an item is for the rows that WHERE keeps: it may fail for others.
+        words = [statement.tokens[at] for at in range(where.content, where.stop)]
+        if not any(each.is_word("MATCH_RECOGNIZE", "LIMIT", *_CHANGING) for each in words):
+            stop = where.stop
+    return OuterScope(first, stop, names, merges)
 
 
 def _names(statement: Statement, first: int, stop: int) -> frozenset[str]:
     return frozenset(
         statement.tokens[at].text.casefold()
-        for at in statement.top(first, stop)
+        for at in tokens_without_queries(statement, first, stop)
         if statement.tokens[at].kind in {"word", "quoted"}
     )
 
@@ -159,8 +170,9 @@ def bare_columns(statement: Statement, span: Span, columns: Iterable[str]) -> It
             yield OuterColumn(None, token.text)
 
 
-def distinct_columns(found: Iterable[OuterColumn]) -> list[OuterColumn]:
-    """Each column once; one without a qualifier is left out where a qualifier has it too."""
+def distinct_columns(found: Iterable[OuterColumn], *, merges: bool) -> list[OuterColumn]:
+    """Each column once; one without a qualifier is left out where a qualifier has it too, unless
+    it may be a column that a join `merges`."""
     seen: dict[tuple[str | None, str], OuterColumn] = {}
     for each in found:
         qualifier = None if each.qualifier is None else each.qualifier.casefold()
@@ -169,8 +181,21 @@ def distinct_columns(found: Iterable[OuterColumn]) -> list[OuterColumn]:
     return [
         each
         for (qualifier, column), each in seen.items()
-        if qualifier is not None or column not in qualified
+        if merges or qualifier is not None or column not in qualified
     ]
+
+
+def find_merged(columns: Sequence[OuterColumn]) -> OuterColumn | None:
+    """A column without a qualifier that is also there with one."""
+    bare = {each.column.casefold(): each for each in columns if each.qualifier is None}
+    return next(
+        (
+            bare[each.column.casefold()]
+            for each in columns
+            if each.qualifier is not None and each.column.casefold() in bare
+        ),
+        None,
+    )
 
 
 # ---- the outer rows ------------------------------------------------------------------------------
@@ -200,12 +225,14 @@ class OuterRows:
     def _find(self, statement: Statement, span: Span) -> int | None:
         tokens = statement.tokens[statement.first_token(span[0]) : statement.first_token(span[1])]
         parts = [each.text.casefold() for each in tokens[::2]]
-        for number, each in enumerate(self.columns):
-            qualifier = (each.qualifier or "").casefold()
-            same = [qualifier, each.column.casefold()]
-            if parts == same or (len(parts) == 1 and parts == same[1:]):
-                return number
-        return None
+        names = [
+            [part.casefold() for part in (each.qualifier, each.column) if part is not None]
+            for each in self.columns
+        ]
+        if parts in names:
+            return names.index(parts)
+        same = (number for number, each in enumerate(names) if parts == each[1:])
+        return next(same, None)
 
     def beside(
         self, items: Sequence[Any], source: Span, values: Sequence[str], *, is_lateral: bool
@@ -242,6 +269,8 @@ class OuterRows:
             for column, name in own.items()
             if column not in self.names
         )
+        # The clause may have no columns of its own, and the query only counts its rows.
+        shown = shown or f"NULL AS {HIDDEN_PREFIX}none"
         tests = " AND ".join(
             f"__cep_matches.{own[name]} <=> {each.key_text}"
             for each, name in zip(self.columns, self.names, strict=True)
@@ -258,9 +287,12 @@ def read_outer_rows(
     scope: OuterScope,
     columns: Sequence[OuterColumn],
     run: Callable[[list[Any]], Any],
+    *,
+    is_certain: bool = True,
 ) -> OuterRows | None:
     """The distinct values of those columns that the outer tables have; None if they have none of
-    them. `run`: runs a query, or raises what Spark says."""
+    them. `run`: runs a query, or raises what Spark says. `is_certain`: the clause refers to all of
+    the columns; if not, those of types that it cannot refer to may be columns of its input."""
     span = statement.span(scope.first, scope.stop)
 
     def select(items: Sequence[str], distinct: str = "") -> Any:
@@ -274,10 +306,13 @@ def read_outer_rows(
         if not columns:
             return None
         rows = select([each.text for each in columns])
-    _check_repeatable(statement, scope)
-    typed = []
-    for each, field in zip(columns, rows.schema.fields, strict=True):
-        typed.append(_typed(statement, each, field.dataType.simpleString(), span))
+    types = [field.dataType.simpleString() for field in rows.schema.fields]
+    if not is_certain and not all(map(_NESTED_TYPE.match, types)):
+        kept = [not _NESTED_TYPE.match(type_) for type_ in types]
+        columns, types = list(compress(columns, kept)), list(compress(types, kept))
+    typed = [
+        _typed(statement, each, type_, span) for each, type_ in zip(columns, types, strict=True)
+    ]
     df = select([each.key_text for each in typed], "DISTINCT ")
     return OuterRows(df, tuple(typed))
 
@@ -308,8 +343,9 @@ def _typed(statement: Statement, column: OuterColumn, type_: str, span: Span) ->
     return column
 
 
-def _check_repeatable(statement: Statement, scope: OuterScope) -> None:
-    tokens = range(scope.first, scope.stop)
+def check_repeatable(statement: Statement, first: int, stop: int) -> None:
+    """Refuses outer tables, as tokens, that would not be the same when they are read again."""
+    tokens = range(first, stop)
     is_ordered = any(statement.tokens[at].is_word("ORDER") for at in tokens)
     for at in tokens:
         if statement.tokens[at].is_word("LIMIT", "OFFSET") and not is_ordered:

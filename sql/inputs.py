@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.expressions.schema import NOT_OF_ONE_ROW
+from spark_cep.sql.clause import RowPatternText
 from spark_cep.sql.correlation import (
     bare_columns,
+    check_repeatable,
     distinct_columns,
+    find_merged,
     find_outer_scope,
     qualified_columns,
     read_outer_rows,
@@ -137,23 +140,28 @@ class _CorrelatedInput:
         self._statement = composer.statement
         self._source = self._statement.span(location.first, location.word)
         self._tables = self._statement.span(scope.first, scope.stop)
-        self._needed = visible_definitions(self._statement, location, all_withs, [self._tables])
+        # What a WITH behind LATERAL defines is not what the tables in front of it are.
+        of_tables = replace(location, first=scope.first, word=scope.stop)
+        self._of_tables = visible_definitions(self._statement, of_tables, all_withs)
+        self._needed = visible_definitions(self._statement, location, all_withs)
 
     def read(self, call: MatchCall) -> ClauseInput | MatchCall:
         """The input; only the call if it refers to nothing around the clause."""
-        of_tables = self._columns_of(self._tables)
+        of_tables = self._columns_of(self._tables, self._of_tables)
         if of_tables is None:
             return call.without_outer()
         bare = {each for each in of_tables if of_tables.count(each) == 1}
-        of_input = self._columns_of(self._source)
+        of_input = self._columns_of(self._source, self._needed)
         is_lateral = of_input is None or bool(_computed_keys(call))
         found: list[OuterColumn] = []
         if of_input is None:
             found += qualified_columns(self._statement, self._source, self._scope.names)
             found += bare_columns(self._statement, self._source, bare)
-            outer = self._outer_rows(found)
+            outer = self._outer_rows(found, is_certain=False)
             if outer is None:
                 return call.without_outer()
+            found = [*outer.columns]
+            self._check_merged(outer)
             rows = self._run_noted(outer.beside(["*"], self._source, [], is_lateral=True))
             of_input = [each.casefold() for each in rows.columns[len(outer.names) :]]
         call = call.with_outer_columns(frozenset(of_input), frozenset(bare) - {*of_input})
@@ -167,6 +175,9 @@ class _CorrelatedInput:
         self._check_columns(spans, outer)
         if outer is None:
             return call
+        if is_lateral:
+            self._check_merged(outer)
+        self._check_shown(call)
         return ClauseInput(self._rows(call, outer, is_lateral=is_lateral), call, outer)
 
     def _check_columns(self, spans: Sequence[Span], outer: OuterRows | None) -> None:
@@ -180,22 +191,61 @@ class _CorrelatedInput:
                     hint="name a column of the input or of a table in FROM before LATERAL",
                 )
 
-    def _columns_of(self, source: Span) -> list[str] | None:
+    def _check_shown(self, call: MatchCall) -> None:
+        """Refuses a clause whose answer would have only the outer values."""
+        clause = call.clause
+        has_none = not (clause.measures or clause.partition_by)
+        if has_none and clause.rows in {None, "one"} and isinstance(clause.pattern, RowPatternText):
+            raise self._statement.error_at(
+                "there is nothing to show: no measures, and no partition columns",
+                self._location.word,
+                hint="say what to show of a match, MEASURES LAST(b.price) AS last, or write ALL "
+                "ROWS PER MATCH",
+            )
+
+    def _check_merged(self, outer: OuterRows) -> None:
+        """Refuses a column that a join with USING makes, beside one of those it is made of, where
+        Spark would look for it among the outer values."""
+        found = find_merged(outer.columns) if self._scope.merges else None
+        if found is not None:
+            raise self._statement.error(
+                f"the input of a clause cannot refer to {found.column} with and without the name "
+                "of its table where USING or NATURAL makes one column of two",
+                self._tables,
+                hint=f"give them names of their own in front of LATERAL: (SELECT {found.column}, "
+                f"b.{found.column} AS b_{found.column} FROM a JOIN b USING ({found.column})) AS o",
+            )
+
+    def _columns_of(self, source: Span, needed: Definitions) -> list[str] | None:
         """The columns of a table, in lower case; None if it is not one by itself."""
         try:
             with self._session.quietly():
-                rows = self._run(["SELECT * FROM ", source])
+                rows = self._run(["SELECT * FROM ", source], needed)
         except Exception:
             return None
         return [each.casefold() for each in rows.columns]
 
-    def _outer_rows(self, found: Sequence[OuterColumn]) -> OuterRows | None:
-        columns = distinct_columns(found)
+    def _outer_rows(
+        self, found: Sequence[OuterColumn], *, is_certain: bool = True
+    ) -> OuterRows | None:
+        columns = distinct_columns(found, merges=self._scope.merges)
         if not columns:
             return None
         with self._session.quietly():
-            outer = read_outer_rows(self._statement, self._scope, columns, self._run)
-        if outer is not None and getattr(outer.df, "isStreaming", False):
+            outer = read_outer_rows(
+                self._statement,
+                self._scope,
+                columns,
+                lambda pieces: self._run(pieces, self._of_tables),
+                is_certain=is_certain,
+            )
+        if outer is None:
+            return None
+        for _, definitions in self._of_tables:
+            for each in definitions:
+                check_repeatable(self._statement, each.opened, each.closed)
+        check_repeatable(self._statement, self._scope.first, self._scope.stop)
+        if getattr(outer.df, "isStreaming", False):
             raise self._stream_error()
         return outer
 
@@ -209,7 +259,7 @@ class _CorrelatedInput:
             statement,
             self._location,
             self._withs,
-            [statement.span(self._location.first, self._location.closed), self._tables],
+            [statement.span(self._location.first, self._location.closed)],
         )
         inner = [each for each in call.hidden if each.subquery.kind != "outer"]
         values = [
@@ -231,14 +281,14 @@ class _CorrelatedInput:
             "JOIN b ON ...) MATCH_RECOGNIZE (...)",
         )
 
-    def _run(self, pieces: Sequence[Any]) -> Any:
-        query = [*with_definitions(self._statement, self._needed, pieces)]
+    def _run(self, pieces: Sequence[Any], needed: Definitions) -> Any:
+        query = [*with_definitions(self._statement, needed, pieces)]
         return _run(self._composer, self._session, query)
 
     def _run_noted(self, pieces: Sequence[Any]) -> Any:
         try:
             with self._session.quietly():
-                return self._run(pieces)
+                return self._run(pieces, self._needed)
         except Exception as problem:
             raise self._statement.error(
                 f"the input of this MATCH_RECOGNIZE: {self._session.describe(problem)}",

@@ -211,7 +211,10 @@ class _CallArguments:
     def options(self) -> dict[str, Any]:
         """The other arguments of match_pattern."""
         clause = self.clause
-        measures = {each.name.text: self.text(each.part, self._names()) for each in clause.measures}
+        measures = {
+            each.name.text: self.text(each.part, self._names(measure=number))
+            for number, each in enumerate(clause.measures)
+        }
         after = clause.after_match and self.statement.excerpt(clause.after_match.span)
         names = self._order_names()
         return {
@@ -247,8 +250,8 @@ class _CallArguments:
     def _order_names(self) -> PartNames:
         return PartNames(self.clause.qualifiers, columns=self.columns)
 
-    def _names(self, *, in_define: bool = False) -> PartNames:
-        """What names mean in DEFINE and MEASURES."""
+    def _names(self, *, in_define: bool = False, measure: int = 0) -> PartNames:
+        """What names mean in DEFINE, or in the measure of this number."""
         clause, pattern = self.clause, self.clause.pattern
         subsets = {each.name.text.casefold() for each in clause.subsets}
         if isinstance(pattern, EventPatternTree):
@@ -257,7 +260,7 @@ class _CallArguments:
             qualifiers = clause.qualifiers if in_define else frozenset()
             variables = frozenset(named | subsets)
             return self._with_outer(
-                PartNames(qualifiers, variables, in_define=in_define, calls=False)
+                PartNames(qualifiers, variables, in_define=in_define, calls=False), measure
             )
         first, stop = token_range(self.statement, pattern.span)
         words = {
@@ -278,7 +281,8 @@ class _CallArguments:
                 time,
                 in_define=in_define,
                 has_classifier=self._has_classifier(words | subsets, in_define=in_define),
-            )
+            ),
+            measure,
         )
 
     def _has_classifier(self, variables: set[str], *, in_define: bool) -> bool:
@@ -290,14 +294,15 @@ class _CallArguments:
         measures = () if in_define else self.clause.measures
         return all(each.name.text.casefold() != "classifier" for each in measures)
 
-    def _with_outer(self, names: PartNames) -> PartNames:
-        """The names with those of the tables around the clause, which come last."""
+    def _with_outer(self, names: PartNames, measure: int) -> PartNames:
+        """The names with those of the tables around the clause, which come last. A measure may use
+        the measures before it: `k AS k` is not its own."""
         columns = self.columns or frozenset()
         outer = self.source.outer - names.variables - names.qualifiers - columns
-        measures = () if names.in_define else (each.name for each in self.clause.measures)
+        earlier = () if names.in_define else self.clause.measures[:measure]
         bare = self.source.outer_columns - names.variables - columns
         return replace(
-            names, outer=outer, outer_columns=bare - {each.text.casefold() for each in measures}
+            names, outer=outer, outer_columns=bare - {each.name.text.casefold() for each in earlier}
         )
 
     def check_subqueries(self, pattern: Any) -> None:

@@ -226,6 +226,91 @@ def test_inner_names_come_first(session: SparkSession) -> None:
     assert found
 
 
+def test_a_clause_without_partitions_is_only_counted(session: SparkSession) -> None:
+    literals = _outer(session, _outer_rows(random.Random(9)))
+    # Nothing names the measure, so it is not computed, and no column is left.
+    outer = (
+        "SELECT t.id, EXISTS (SELECT 1 FROM lateral_q MATCH_RECOGNIZE (ORDER BY sym, n MEASURES "
+        "a.n AS since PATTERN (a b{{3,}}) DEFINE b AS price > {})) AS e FROM lateral_t AS t"
+    )
+    texts = [
+        f"{outer.format(each['low'])} WHERE id = {number}" for number, each in enumerate(literals)
+    ]
+    expected = sql(session, " UNION ALL ".join(texts)).collect()
+    found = sql(session, outer.format("t.low")).collect()
+    assert _sorted(found) == _sorted(expected)
+    assert {row.e for row in found} == {True, False}
+
+
+def test_measures_may_have_the_names_of_outer_columns(session: SparkSession) -> None:
+    literals = _outer(session, _outer_rows(random.Random(6)))
+    query = "SELECT * FROM " + Q + "MEASURES {k} AS k, {low} AS l, b.price AS low, low AS m "
+    query += "PATTERN (a b) DEFINE b AS price > {low})"
+    inner = query.format(**{name: name for name in literals[0]})
+    found = sql(session, f"SELECT t.id, m.* FROM lateral_t t, LATERAL ({inner}) AS m").collect()
+    assert _sorted(found) == _sorted(_one_by_one(session, query, literals))
+    assert found
+
+
+@pytest.mark.parametrize("columns", [("k", "u.k"), ("t.k", "k")])
+def test_a_column_of_using_is_not_that_of_a_table(
+    session: SparkSession, columns: tuple[str, str]
+) -> None:
+    tables = "(VALUES ('a'), ('b')) AS t(k) FULL JOIN (VALUES ('a'), ('c')) AS u(k) USING (k)"
+    clause = Q + "MEASURES {} AS x, {} AS y PATTERN (a) DEFINE a AS {} <> '' OR {} <> '')"
+    first, second = columns
+    inner = clause.format(first, second, first, second)
+    text = f"SELECT x, y, sym, count(*) AS n FROM {tables}, LATERAL (SELECT * FROM {inner}) AS m "
+    expected: list[Any] = []
+    for row in session.sql(f"SELECT {first}, {second} FROM {tables}").collect():
+        values = [_literal(value, "string") for value in row]
+        alone = f"SELECT x, y, sym, count(*) AS n FROM {clause.format(*values, *values)} "
+        expected += sql(session, alone + "GROUP BY x, y, sym").collect()
+    assert _sorted(sql(session, text + "GROUP BY x, y, sym").collect()) == _sorted(expected)
+    assert any(None in tuple(row) for row in expected)
+
+
+def test_tables_of_inner_and_outer_queries_may_have_one_name(session: SparkSession) -> None:
+    clause = "MATCH_RECOGNIZE (PARTITION BY sym ORDER BY n MEASURES count(*) AS c PATTERN (a b+) "
+    text = (
+        "WITH o AS (SELECT 5 AS low) SELECT m.c FROM o, LATERAL (WITH o AS (SELECT * FROM lateral_q"
+        f" WHERE n > 1) SELECT * FROM o {clause} DEFINE b AS price > low)) AS m"
+    )
+    alone = f"SELECT c FROM (SELECT * FROM lateral_q WHERE n > 1) {clause} DEFINE b AS price > 5)"
+    found = sql(session, text).collect()
+    assert _sorted(found) == _sorted(sql(session, alone).collect())
+    assert found
+
+
+def test_where_keeps_rows_from_the_subqueries_of_the_select_list(session: SparkSession) -> None:
+    _outer(session, [(1, 2, "a", 0.0, None), (2, 5, "b", 0.0, None)])
+    query = "(SELECT max(c) FROM " + Q + "MEASURES count(*) AS c PATTERN (a b+) DEFINE b AS "
+    text = f"SELECT {query} price > 6 / (t.low - 5))) AS c FROM lateral_t t WHERE t.low <> 5"
+    alone = f"SELECT {query} price > 6 / (2 - 5)))"
+    assert sql(session, text).collect()[0].c == sql(session, alone).collect()[0][0]
+
+
+def test_inner_columns_may_have_the_names_of_outer_ones_of_any_type(session: SparkSession) -> None:
+    clause = "MATCH_RECOGNIZE (ORDER BY n MEASURES count(*) AS c PATTERN (a b+) DEFINE b AS n > 3)"
+    inner = "(SELECT n, price FROM lateral_q WHERE sym = {})"
+    text = (
+        "SELECT m.c FROM (SELECT array(1) AS price, 'a' AS k) AS o, "
+        f"LATERAL (SELECT * FROM {inner.format('o.k')} {clause}) AS m"
+    )
+    alone = f"SELECT * FROM {inner.format(repr('a'))} {clause}"
+    assert _sorted(sql(session, text).collect()) == _sorted(sql(session, alone).collect())
+
+
+def test_tables_in_brackets_have_names(session: SparkSession) -> None:
+    _outer(session, [(1, 2, "a", 0.0, None)])
+    tables = "(lateral_t t JOIN (SELECT 1 AS id, 9 AS high) AS u ON t.id = u.id)"
+    clause = Q + "MEASURES count(*) AS c PATTERN (a b+) DEFINE b AS price > {} AND price < {})"
+    text = f"SELECT m.* FROM {tables}, LATERAL (SELECT * FROM {clause.format('t.low', 'u.high')}) m"
+    found = sql(session, text).collect()
+    assert _sorted(found) == _sorted(sql(session, f"SELECT * FROM {clause.format(2, 9)}").collect())
+    assert found
+
+
 M = "SELECT * FROM lateral_q MATCH_RECOGNIZE (ORDER BY n "
 
 
@@ -244,6 +329,7 @@ M = "SELECT * FROM lateral_q MATCH_RECOGNIZE (ORDER BY n "
          "they are read twice", "rand"),
         ("(SELECT low FROM lateral_t LIMIT 2) t",
          "MEASURES 1 AS one PATTERN (a) DEFINE a AS n > t.low)", "add an ORDER BY", "LIMIT"),
+        ("lateral_t t", "PATTERN (a) DEFINE a AS n > t.low)", "nothing to show", "MATCH_RECOGNIZE"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_referred_to(
@@ -255,3 +341,18 @@ def test_what_cannot_be_referred_to(
         sql(session, text)
     (problem,) = raised.value.details["problems"]  # type: ignore[misc]
     assert text[problem["column"] - 1 :][: problem["length"]] == at
+
+
+def test_rows_that_change_are_refused_in_common_table_expressions(session: SparkSession) -> None:
+    clause = "MEASURES 1 AS one PATTERN (a) DEFINE a AS n > t.x)"
+    text = f"WITH t AS (SELECT rand() AS x) SELECT * FROM t, LATERAL ({M}{clause}) AS m"
+    with pytest.raises(PatternError, match="they are read twice"):
+        sql(session, text)
+
+
+def test_an_input_cannot_have_both_columns_of_using(session: SparkSession) -> None:
+    tables = "(VALUES ('a')) AS t(k) LEFT JOIN (VALUES ('b')) AS u(k) USING (k)"
+    source = "(SELECT * FROM lateral_q WHERE sym = k OR u.k IS NULL)"
+    text = f"SELECT * FROM {tables}, LATERAL (SELECT * FROM {source} MATCH_RECOGNIZE (ORDER BY n "
+    with pytest.raises(PatternError, match="makes one column of two"):
+        sql(session, text + "MEASURES count(*) AS c PATTERN (a b+))) AS m")
