@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from spark_cep.sql.clause import Span
     from spark_cep.sql.location import ClauseLocation
+    from spark_cep.sql.selects import Select
     from spark_cep.sql.statement import Statement
 
 # Their values would differ between the two evaluations of the outer tables.
@@ -73,7 +74,11 @@ def find_outer_scope(statement: Statement, location: ClauseLocation) -> OuterSco
     opened = statement.groups[location.word]
     while opened >= 0:
         if is_query(statement, opened):
-            scope = _scope_of_query(statement, opened, location)
+            select = find_select(statement, opened)
+            if select is not None and "FROM" not in select.sections:
+                # Spark has no references from two queries further in.
+                return None
+            scope = None if select is None else _scope_of_query(statement, opened, select, location)
             if scope is not None:
                 return scope
         opened = statement.groups[opened]
@@ -81,11 +86,8 @@ def find_outer_scope(statement: Statement, location: ClauseLocation) -> OuterSco
 
 
 def _scope_of_query(
-    statement: Statement, opened: int, location: ClauseLocation
+    statement: Statement, opened: int, select: Select, location: ClauseLocation
 ) -> OuterScope | None:
-    select = find_select(statement, opened)
-    if select is None or "FROM" not in select.sections:
-        return None
     tables = select.sections["FROM"]
     first, stop = tables.content, tables.stop
     if statement.is_at(opened - 1, "LATERAL"):

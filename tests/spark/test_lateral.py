@@ -314,6 +314,16 @@ def test_tables_in_brackets_have_names(session: SparkSession) -> None:
 M = "SELECT * FROM lateral_q MATCH_RECOGNIZE (ORDER BY n "
 
 
+def test_a_query_without_tables_in_between_hides_the_outer_columns(session: SparkSession) -> None:
+    with pytest.raises(PatternError, match="has no variable"):
+        sql(
+            session,
+            "SELECT * FROM lateral_t t, LATERAL (SELECT (SELECT max(c) FROM lateral_q "
+            "MATCH_RECOGNIZE (ORDER BY n MEASURES count(*) AS c PATTERN (a b) "
+            "DEFINE b AS price > t.low)) AS x) AS m",
+        )
+
+
 @pytest.mark.parametrize(
     ("tables", "clause", "message", "at"),
     [
