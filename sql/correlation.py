@@ -74,9 +74,9 @@ def find_outer_scope(statement: Statement, location: ClauseLocation) -> OuterSco
     opened = statement.groups[location.word]
     while opened >= 0:
         if is_query(statement, opened):
-            select = find_select(statement, opened)
-            if select is not None and "FROM" not in select.sections:
-                # Spark has no references from two queries further in.
+            select, around = find_select(statement, opened), statement.groups[opened]
+            if select is None and around >= 0 and statement.is_at(around + 1, "SELECT"):
+                # A SELECT without FROM: Spark has no references through two queries.
                 return None
             scope = None if select is None else _scope_of_query(statement, opened, select, location)
             if scope is not None:

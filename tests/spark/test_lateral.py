@@ -315,6 +315,7 @@ M = "SELECT * FROM lateral_q MATCH_RECOGNIZE (ORDER BY n "
 
 
 def test_a_query_without_tables_in_between_hides_the_outer_columns(session: SparkSession) -> None:
+    _outer(session, [(1, 2, "a", 0.0, None)])
     with pytest.raises(PatternError, match="has no variable"):
         sql(
             session,
