@@ -178,11 +178,12 @@ def test_mistakes_are_shown_in_the_statement(spark: SparkSession, ticks: DataFra
 
 
 def test_a_mistake_in_the_input_says_whose_input(spark: SparkSession, ticks: DataFrame) -> None:
-    inner = f"SELECT 1 FROM (SELECT * FROM ticks WHERE p > o.p) {PAIRS}"
-    text = f"SELECT * FROM ticks o WHERE EXISTS ({inner})"
+    inner = f"SELECT 1 FROM (SELECT * FROM ticks WHERE p > missing) {PAIRS}"
     with pytest.raises(AnalysisException) as caught:
-        sql(spark, text)
-    assert "the MATCH_RECOGNIZE at line 1, column 51" in caught.value.__notes__[0]
+        sql(spark, inner)
+    assert "the MATCH_RECOGNIZE at line 1, column 15" in caught.value.__notes__[0]
+    with pytest.raises(cep.PatternError, match=r"the input of this MATCH_RECOGNIZE.*`missing`"):
+        sql(spark, f"SELECT * FROM ticks o WHERE EXISTS ({inner})")
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ STATEMENTS = {
         SELECT * FROM {} AS q MATCH_RECOGNIZE (
           PARTITION BY abs(k) AS part ORDER BY ts, u % 5, u DESC
           MEASURES MATCH_NUMBER() AS number, MATCH_SEQUENCE_NUMBER() AS place,
-            MATCH_ROWTIME() AS till, PREV(q.x, 1, -1) AS earlier,
+            MATCH_ROWTIME() AS till, LAG(q.x, 1, -1) AS earlier,
             FINAL count(*) AS length, CLASSIFIER() AS values
           ALL ROWS PER MATCH
           AFTER MATCH SKIP TO NEXT ROW
@@ -54,7 +54,7 @@ STATEMENTS = {
     "parts in another order, no AS, a bounded repetition": """
         SELECT part, number, low FROM {} MATCH_RECOGNIZE (
           PATTERN (strt down{{1,2}} up)
-          DEFINE down AS x < PREV(x, 1, 9) AND levenshtein(kind, strt.kind) < 2,
+          DEFINE down AS x < LAG(x, 1, 9) AND levenshtein(kind, strt.kind) < 2,
             up AS x > LAST(down.x) AND greatest(x, strt.x) >= 1
           AFTER MATCH SKIP TO LAST up
           MEASURES MATCH_NUMBER() number, min(down.x) low
