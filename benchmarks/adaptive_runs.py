@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from benchmarks.pattern_sets import Kind, Stream, Workload, workload
 from benchmarks.programs import cut
 from spark_cep.udfs.costs import measure_costs
-from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk, cut_chunks
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
+from spark_cep.udfs.events.chunks import Chunk, cut_chunks
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Adaptation, PlanKind

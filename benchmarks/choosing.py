@@ -14,7 +14,8 @@ from spark_cep.adapt import adaptation
 from spark_cep.planner.choice import PlanChoice, PlanFacts, choose_plan
 from spark_cep.planner.statistics import SAMPLE_ROWS
 from spark_cep.plans import read_plan_request
-from spark_cep.udfs.events.adaptive import AdaptiveEngine, cut_chunks
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
+from spark_cep.udfs.events.chunks import cut_chunks
 from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.program import Adaptation
 

@@ -23,7 +23,8 @@ from spark_cep.events.answer import lay_out_answer
 from spark_cep.events.compile import compile_event_query
 from spark_cep.expressions.schema import ColumnInfo
 from spark_cep.planner.layout import choose_slicing
-from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
+from spark_cep.udfs.events.chunks import Chunk
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.expressions import Type, cells_of
 from spark_cep.udfs.program import Adaptation, Plan

@@ -15,7 +15,9 @@ import pytest
 
 from spark_cep import Pattern, event, seq
 from spark_cep.udfs.events import adaptive as loop_module
-from spark_cep.udfs.events.adaptive import AdaptiveEngine, Chunk, cut_chunks
+from spark_cep.udfs.events import chunks as chunks_module
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
+from spark_cep.udfs.events.chunks import Chunk, cut_chunks
 from spark_cep.udfs.events.table import Events
 from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates, Plan
 from tests.programs import Prepared, prepare
@@ -95,14 +97,14 @@ def test_a_plan_that_stays_as_it_is_needs_no_cut() -> None:
 def test_chunks_double_so_that_a_long_bucket_costs_few_advances(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 5_000)
+    monkeypatch.setattr(chunks_module, "CHUNK_ROWS", 5_000)
     sizes = [chunk.table.num_rows for chunk in cuts(stream((3, 2, 1), rows=80_000))]
     assert sum(sizes) == 80_000
     assert sizes[:3] == pytest.approx([5_000, 10_000, 20_000], rel=0.3)
 
 
 def test_rows_without_a_time_are_in_some_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 5_000)
+    monkeypatch.setattr(chunks_module, "CHUNK_ROWS", 5_000)
     prepared = stream((3, 2, 1))
     place = prepared.program.orders[0].column
     time = prepared.table.column(place).to_numpy()
@@ -117,7 +119,7 @@ def test_rows_without_a_time_are_in_some_chunk(monkeypatch: pytest.MonkeyPatch) 
 def test_chunks_give_the_matches_of_one_advance(
     monkeypatch: pytest.MonkeyPatch, least: int
 ) -> None:
-    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 1_500)
+    monkeypatch.setattr(chunks_module, "CHUNK_ROWS", 1_500)
     prepared = stream((9, 9, 1), (1, 9, 9), rows=6_000)
     pieces = cuts(prepared)
     assert len(pieces) > least
@@ -128,7 +130,7 @@ def test_chunks_give_the_matches_of_one_advance(
 
 
 def test_chunks_of_slices_give_the_matches_of_one_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "CHUNK_ROWS", 2_000)
+    monkeypatch.setattr(chunks_module, "CHUNK_ROWS", 2_000)
     prepared = _sliced(stream((9, 9, 1), rows=12_000))
     pieces = cuts(prepared)
     assert len(pieces) > 1

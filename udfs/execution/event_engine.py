@@ -7,8 +7,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_cep.udfs.events.adaptive import AdaptiveEngine, cut_chunks
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
 from spark_cep.udfs.events.answer import EventAnswer
+from spark_cep.udfs.events.chunks import cut_chunks
 from spark_cep.udfs.events.context import deciding_row
 from spark_cep.udfs.events.engine import EventState
 from spark_cep.udfs.events.metrics import Metrics
