@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 UNKNOWN_SELECTIVITY: Final = 0.5
 UNKNOWN_RATE: Final = 1.0
 
-_CAP: Final = 1e250
+LARGEST_NUMBER: Final = 1e250
 
 
 # ---- one branch --------------------------------------------------------------------------------
@@ -68,6 +68,7 @@ class BranchModel:
             for number, slot in enumerate(branch.slots)
             if slot.body is not None
         }
+        self.set_model: object | None = None  # of the module set_tables
         self._within: dict[int, tuple[ConditionModel, ...]] = {}
         self._estimator: CardinalityEstimator | None = None
 
@@ -249,6 +250,18 @@ class CardinalityEstimator:
     def pairs(self, left: int, right: int) -> float:
         return self.join(left, right).pairs
 
+    def anchored(self, left: int, anchor: int) -> float:
+        """Pairs of the partial matches of `left` with the rows in scope of another slot, before the
+        conditions on that slot."""
+        pairs = self._anchored.get((left, anchor))
+        if pairs is None:
+            anchored = left | 1 << anchor
+            between = {c.index for c in self.model.within(anchored) if c.slots >> anchor & 1}
+            negations = [n for n in self.model.negation_models if not n.needs & ~left]
+            pairs = self._combinations(anchored, negations, between)
+            self._anchored[left, anchor] = pairs
+        return pairs
+
     def _join_unit(self, left: int, right: int) -> JoinEstimate:
         """The engine finds a unit by the rows of one of its slots, the anchor: those in scope, with
         equal values. Everything else, the unit's other slots included, is tested on the pairs."""
@@ -257,9 +270,9 @@ class CardinalityEstimator:
         for condition in model.within(left | right):
             if model.uses_index(condition, left, right):
                 pairs = _capped_product(pairs, self._selectivity[condition.index])
-        return JoinEstimate(min(pairs, _CAP), self._join_results(left, right))
+        return JoinEstimate(min(pairs, LARGEST_NUMBER), self.results(left, right))
 
-    def _join_results(self, left: int, right: int) -> float:
+    def results(self, left: int, right: int) -> float:
         """What the conditions of a join leave, before the negations that are decided there."""
         both = left | right
         decided = self._decided_inside(left, right)
@@ -273,13 +286,7 @@ class CardinalityEstimator:
         if self.model.lists >> anchor & 1:
             share = self._window_share(anchor, self._anchors(left))
             return _capped_product(self.cardinality(left), self.cardinality(right)) * share.mean
-        pairs = self._anchored.get((left, anchor))
-        if pairs is None:
-            anchored = left | 1 << anchor
-            between = {c.index for c in self.model.within(anchored) if c.slots >> anchor & 1}
-            negations = [n for n in self.model.negation_models if not n.needs & ~left]
-            pairs = self._combinations(anchored, negations, between)
-            self._anchored[left, anchor] = pairs
+        pairs = self.anchored(left, anchor)
         if right.bit_count() == 1:
             return pairs
         rate = self._rates[anchor]
@@ -301,10 +308,10 @@ class CardinalityEstimator:
         }
         passing = prod(self._selectivity[index] for index in tested)
         if passing > 0:
-            return JoinEstimate(min(partials / passing, _CAP), partials)
+            return JoinEstimate(min(partials / passing, LARGEST_NUMBER), partials)
         # Nothing passes, so there is one round: single elements.
         first = self._rates[slot] * self._window_share(slot, self._anchors(left)).mean
-        return JoinEstimate(min(self.cardinality(left) * first, _CAP), partials)
+        return JoinEstimate(min(self.cardinality(left) * first, LARGEST_NUMBER), partials)
 
     def _decided_inside(self, left: int, right: int) -> list[NegationModel]:
         return [
@@ -345,7 +352,7 @@ class CardinalityEstimator:
             number = _capped_product(number, 1.0 if slot == growing else estimate.complete)
         for negation in negations:
             number *= self._unblocked(negation, anchors)
-        return min(number, _CAP)
+        return min(number, LARGEST_NUMBER)
 
     def _anchors(self, slots: int) -> int:
         """The slots whose rows divide the window for lists and negations. If all slots are lists,
@@ -402,7 +409,7 @@ class _ListEstimate:
 
 def _capped_product(number: float, factor: float) -> float:
     """The product, capped; zero times anything is zero."""
-    return min(number * factor, _CAP) if number and factor else 0.0
+    return min(number * factor, LARGEST_NUMBER) if number and factor else 0.0
 
 
 # ---- time --------------------------------------------------------------------------------------
@@ -411,13 +418,14 @@ def _capped_product(number: float, factor: float) -> float:
 class TimeEstimator:
     """Cardinalities times costs: the seconds of joins, shapes and plans in one window of one key.
 
-    `best_runs` is the memory of the planner that splits runs of slots.
+    `best_runs` and `join_table` are the memory of the planners.
     """
 
     def __init__(self, estimator: CardinalityEstimator, costs: OperationCosts) -> None:
         self.estimator = estimator
         self.costs = costs
         self.best_runs: dict[tuple[int, int], object] = {}
+        self.join_table: object | None = None
         self._joins: dict[tuple[int, int], float] = {}
 
     def join(self, left: int, right: int) -> float:
