@@ -101,7 +101,7 @@ class _ChainTable:
     def __init__(self, times: TimeEstimator, first: int | None) -> None:
         self.size = times.estimator.model.size
         self.seconds = self._singles(first)
-        self._last = {}
+        self._last: dict[int, int] = {}
         ties = _tie_breaker(times)
         rare = None if ties is None else self._singles(first)
         table, other = join_table(times), None if ties is None else join_table(ties)

@@ -164,7 +164,8 @@ class SetModel:
             if self.model.lists >> equality.slot & 1:
                 found &= is_slot
             uses |= found
-        return uses & within
+        uses &= within
+        return uses
 
 
 def set_model(model: BranchModel) -> SetModel:
@@ -197,7 +198,7 @@ class JoinTable:
         sets = self._sets
         sizes = set_sizes(sets.size)
         fewer = np.array([factorial(max(count - 1, 0)) for count in range(sets.size + 1)], float)
-        number = sets.extensions / fewer[sizes]
+        number: Array = sets.extensions / fewer[sizes]
         for slot in range(sets.size):
             mine = sets.has[slot]
             number[mine] = np.minimum(number[mine] * self._estimator.rate(slot), LARGEST_NUMBER)
@@ -207,7 +208,7 @@ class JoinTable:
         found = self._numbers.copy()
         for index, within in self._sets.contains:
             found[within] *= self._estimator.selectivity(index)
-        found = np.minimum(found, LARGEST_NUMBER)
+        np.minimum(found, LARGEST_NUMBER, out=found)
         found[0] = 0.0
         others = ~self._sets.is_plain if self._is_product else self._sets.sets > 0
         for slots in np.flatnonzero(others)[1 if others[0] else 0 :]:
@@ -219,10 +220,10 @@ class JoinTable:
         sets, estimator = self._sets, self._estimator
         slots = np.arange(sets.size)[:, None]
         both = sets.sets | 1 << slots
-        found = self._numbers[both]
+        found: Array = self._numbers[both]
         for index, within in sets.contains:
             found[:, within] *= estimator.selectivity(index)
-        found = np.minimum(found, LARGEST_NUMBER)
+        np.minimum(found, LARGEST_NUMBER, out=found)
         is_known = ~sets.has_list[both] & (sets.decided == 0)
         if not self._is_product:
             is_known[:] = False
