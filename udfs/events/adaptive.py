@@ -17,6 +17,7 @@ import numpy as np
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.bucket_plans import estimate_rates, plan_branches, window_rates
+from spark_cep.udfs.events.chunks import ROW_SECONDS
 from spark_cep.udfs.events.engine import EventState, advance_events, keeps_partial_matches
 from spark_cep.udfs.events.metrics import Metrics
 from spark_cep.udfs.events.table import NEW
@@ -124,7 +125,8 @@ class AdaptiveEngine:
         self.metrics.plan_checks += 1
         now = estimate_rates(matching, self._observed.estimates().selectivities)
         shipped = self.program.plan.branches
-        if self._is_alone and shipped is not None and self._is_little(now, shipped):
+        rows = matching.events.size
+        if self._is_alone and shipped is not None and self._is_little(rows, now, shipped):
             return shipped
         plan, because = self._adapted(now, self._has_changed)
         # Where a trigger is a small part of a window, matching begins at the new rows anyway.
@@ -139,8 +141,11 @@ class AdaptiveEngine:
         self.metrics.planning_us += round((perf_counter() - started) * 1e6)
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
 
-    def _is_little(self, now: Estimates, plans: Sequence[BranchPlan]) -> bool:
-        """Whether making a plan takes longer than a better one could save."""
+    def _is_little(self, rows: int, now: Estimates, plans: Sequence[BranchPlan]) -> bool:
+        """Whether making a plan takes longer than a better one could save. The work of many rows
+        is not judged by the selectivities of the sample, which may be wrong."""
+        if rows * ROW_SECONDS > REPLANNING_SECONDS:
+            return False
         costs = self.program.costs or TYPICAL_COSTS
         shapes = zip(self._models, plans, strict=True)
         seconds = sum(
