@@ -13,8 +13,8 @@ the right plan takes, and another one for the plan that stays what it was at fir
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import erf
 from typing import TYPE_CHECKING, Literal
@@ -35,7 +35,7 @@ from spark_cep.udfs.planning.planner import (
 from spark_cep.udfs.program import Estimates, Plan
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.program import PlanKind, Program
+    from spark_cep.udfs.program import PlanKind, PlannerName, Program
 
 Stream = Literal["traffic", "stocks"]
 Kind = Literal["sequence", "negation", "conjunction", "kleene", "disjunction"]
@@ -57,6 +57,10 @@ LONGEST_LIST = 3
 LETTERS = "abcdefgh"
 
 
+# The algorithms of the paper, as printed.
+PRINTED: Mapping[PlanKind, PlannerName] = {"lazy-chain": "greedy", "zstream": "zstream"}
+
+
 @dataclass(frozen=True)
 class Workload:
     """A pattern over a stream. `plan`: made for the first law, of the kind that was asked for."""
@@ -75,15 +79,16 @@ def workload(stream: Stream, kind: Kind, size: int, planner: PlanKind, events: i
     columns = drawn(laws)
     window = _Windows(stream, kind, size, planner, laws).fitting(columns)
     prepared = prepare(pattern(stream, kind, size, window), columns)
+    prepared = replace(prepared, program=replace(prepared.program, planner=PRINTED[planner]))
     first = estimates(prepared.program, laws, 0, size, window)
     plan = _plan(prepared.program, planner, first)
     return Workload(stream, kind, size, prepared, plan, first, window)
 
 
 def _plan(program: Program, planner: PlanKind, known: Estimates) -> Plan:
-    return assemble_plan(
-        planner, generate_plans(planner, branch_models(program), known, TYPICAL_COSTS)
-    )
+    models = branch_models(program)
+    made = generate_plans(planner, models, known, TYPICAL_COSTS, PRINTED[planner])
+    return assemble_plan(planner, made)
 
 
 def laws_of(stream: Stream, kind: Kind, size: int, events: int) -> Laws:
@@ -226,7 +231,9 @@ class _Windows:
         """In ticks; found by halving, as every plan takes more in a longer window."""
         few = {name: values[:0] for name, values in columns.items()}
         program = prepare(pattern(self.stream, self.kind, self.size, 1), few).program
-        makers = plan_generators(self.planner, branch_models(program), TYPICAL_COSTS)
+        makers = plan_generators(
+            self.planner, branch_models(program), TYPICAL_COSTS, PRINTED[self.planner]
+        )
 
         def fits(window: int) -> bool:
             known = [

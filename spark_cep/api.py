@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spark_cep.shed import Shed
     from spark_cep.spark.query import Query
     from spark_cep.statistics import Statistics
-    from spark_cep.udfs.program import Limits
+    from spark_cep.udfs.program import Limits, PlannerName
 
 
 @public
@@ -152,6 +152,7 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     rows: Literal["one", "all", "all omit empty", "all with unmatched"] = "one",
     after_match: str | None = None,
     plan: PlanOption = "auto",
+    planner: PlannerName = "dp",
     statistics: Statistics | None = None,
     adapt: AdaptOption = "invariants",
     remotes: Mapping[str, Remote] | None = None,
@@ -183,6 +184,8 @@ def match_pattern(  # noqa: PLR0913 - the public signature
         plan: How matches are found; it never changes the answer. For an event pattern "auto",
             "eager", "lazy-chain", "tree", "zstream", "hybrid", or a plan made by `cep.plans`. For
             a row pattern "auto", "walk" or "gaps".
+        planner: For event patterns, what decides the order or the joins of a plan: "dp", exact
+            dynamic programs, or an algorithm of the papers, "greedy", "zstream" or "local-search".
         statistics: What is known about the data, for the choice of a plan. Without it batch
             queries read a sample, and streams begin with an order that supposes nothing.
         adapt: When an event pattern's plan is made anew while the query runs: "invariants",
@@ -243,8 +246,8 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     """
     query = prepare_query(
         df, pattern, order_by=order_by, partition_by=partition_by, measures=measures, rows=rows,
-        after_match=after_match, plan=plan, statistics=statistics, adapt=adapt, remotes=remotes,
-        shed=shed, limits=limits,
+        after_match=after_match, plan=plan, planner=planner, statistics=statistics, adapt=adapt,
+        remotes=remotes, shed=shed, limits=limits,
     )  # fmt: skip
     if query.source.is_streaming:
         return run_stream(query)
@@ -289,6 +292,7 @@ def prepare_query(  # noqa: PLR0913 - the options of match_pattern
     rows: object = "one",
     after_match: object = None,
     plan: object = "auto",
+    planner: object = "dp",
     statistics: object = None,
     adapt: object = "invariants",
     remotes: object = None,
@@ -298,15 +302,15 @@ def prepare_query(  # noqa: PLR0913 - the options of match_pattern
     """The query of a call of `match_pattern`: its arguments are checked, nothing has run."""
     if isinstance(pattern, RowPattern):
         row_options = check_row_options(
-            rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
-            after_match=after_match, remotes=remotes, shed=shed,
+            rows=rows, measures=measures, plan=plan, planner=planner, statistics=statistics,
+            limits=limits, after_match=after_match, remotes=remotes, shed=shed,
         )  # fmt: skip
         source, keys = with_partition_columns(read_source(df), partition_by)
         return prepare_row_query(source, pattern, row_options, order_by=order_by, partition_by=keys)
     pattern = check_pattern(pattern)
     options = check_options(
-        rows=rows, measures=measures, plan=plan, statistics=statistics, limits=limits,
-        after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
+        rows=rows, measures=measures, plan=plan, planner=planner, statistics=statistics,
+        limits=limits, after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
     )  # fmt: skip
     source, keys = with_partition_columns(read_source(df), partition_by)
     return prepare_event_query(source, MatchRequest(pattern, options, order_by, keys))

@@ -90,6 +90,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     statistics: object,
     limits: object,
     adapt: object,
+    planner: object = "dp",
     after_match: object = None,
     remotes: object = None,
     shed: object = None,
@@ -109,7 +110,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     return Options(
         rows_mode,
         _measures(measures, rows_mode),
-        read_plan_request(plan),
+        read_plan_request(plan, planner),
         statistics,
         _limits(limits),
         adaptation(adapt),
@@ -126,10 +127,16 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     limits: object,
     plan: object,
     statistics: object,
+    planner: object = "dp",
     remotes: object = None,
     shed: object = None,
 ) -> RowOptions:
     """The checked options of a row pattern."""
+    if planner != "dp":
+        raise PlanError(
+            "planner= is for event patterns",
+            hint='leave it out; row patterns have plan="walk" and plan="gaps"',
+        )
     if shed is not None:
         raise PlanError(
             "shed= is for event patterns under skip till any match; a row pattern would give "

@@ -7,15 +7,26 @@ checked in `planner/named_plans.py`, where those of the pattern are known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Union
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal, Union
 
 from spark_cep.errors import PlanError
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.program import PlannerName
 
 __all__ = ["chain", "eager", "hybrid", "join", "lazy_chain", "tree", "zstream"]
 
 PlanName = Literal["auto", "eager", "lazy-chain", "tree", "zstream", "hybrid"]
 PLAN_NAMES: tuple[PlanName, ...] = ("auto", "eager", "lazy-chain", "tree", "zstream", "hybrid")
+# The algorithms that decide the shape of a plan, and the kinds of plans that each of them makes.
+PLANNER_KINDS: dict[PlannerName, tuple[PlanName, ...]] = {
+    "dp": ("lazy-chain", "zstream"),
+    "greedy": ("lazy-chain",),
+    "zstream": ("zstream",),
+    "local-search": ("lazy-chain",),
+}
 # How a row pattern is matched: from row to row, or by joins of the parts between its gaps.
 RowPlan = Literal["auto", "walk", "gaps"]
 ROW_PLANS: tuple[RowPlan, ...] = ("auto", "walk", "gaps")
@@ -28,7 +39,7 @@ class PlanRequest:
     """A plan for an event pattern, made by the functions of `cep.plans`.
 
     `order` names the variables of a chain, `parts` the join tree, `eager` and `lazy` the two
-    groups of a hybrid plan. If all of them are None, the planner chooses among plans of this kind.
+    groups of a hybrid plan. If all of them are None, `planner` decides among plans of this kind.
     """
 
     kind: PlanName
@@ -36,6 +47,7 @@ class PlanRequest:
     parts: Names | None = None
     eager: tuple[str, ...] | None = None
     lazy: tuple[str, ...] | None = None
+    planner: PlannerName = "dp"
 
     @property
     def is_open(self) -> bool:
@@ -173,12 +185,44 @@ def hybrid(*, eager: Sequence[str] | None = None, lazy: Sequence[str] | None = N
     return PlanRequest("hybrid", eager=groups[0], lazy=groups[1])
 
 
-def read_plan_request(plan: object) -> PlanRequest:
-    """The plan that `plan=` gives for an event pattern: a name or a plan object.
+def read_plan_request(plan: object, planner: object = "dp") -> PlanRequest:
+    """The plan that `plan=` gives for an event pattern, a name or a plan object, and the planner
+    that decides what it leaves open.
 
-    >>> read_plan_request("lazy-chain")
-    PlanRequest(kind='lazy-chain', order=None, parts=None, eager=None, lazy=None)
+    >>> read_plan_request("lazy-chain", "greedy").planner
+    'greedy'
     """
+    request, name = _read_plan(plan), _read_planner(planner)
+    if name == "dp":
+        return request
+    kinds = PLANNER_KINDS[name]
+    shown = " or ".join(f'plan="{kind}"' for kind in kinds)
+    if not request.is_open:
+        raise PlanError(
+            f'planner="{name}" has nothing to decide: plan= gives the whole order',
+            hint=f"leave planner= out, or let it choose with {shown}",
+        )
+    if request.kind not in ("auto", *kinds):
+        able = [each for each, made in PLANNER_KINDS.items() if request.kind in made]
+        others = " or ".join(f'planner="{each}"' for each in able)
+        raise PlanError(
+            f'planner="{name}" makes no plan of the kind {request.kind!r}',
+            hint=f"write {shown}" + (f", or {others}" if able else ", or leave planner= out"),
+        )
+    return replace(request, planner=name)
+
+
+def _read_planner(planner: object) -> PlannerName:
+    for name in PLANNER_KINDS:
+        if planner == name:
+            return name
+    names = ", ".join(f'"{name}"' for name in PLANNER_KINDS)
+    nearest = get_close_matches(str(planner).lower(), PLANNER_KINDS, 1, 0.5)
+    meant = f'did you mean "{nearest[0]}"? ' if nearest else ""
+    raise PlanError(f"unknown planner {planner!r}", hint=f"{meant}planner is one of {names}")
+
+
+def _read_plan(plan: object) -> PlanRequest:
     if isinstance(plan, PlanRequest):
         return plan
     for name in PLAN_NAMES:

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from spark_cep.errors import PatternError
 
-_TEXTS = {"plan", "adapt"}
+_TEXTS = {"plan": "zstream", "planner": "greedy", "adapt": "off"}
 _LIMITS = tuple(Limits.__dataclass_fields__)
 # A statement cannot name the history of a stream.
 _SHED = tuple(name for name in Shed.__dataclass_fields__ if name != "history")
-_HINT = "the hints are plan('zstream'), adapt('off'), shed(keep => 0.3) and " + ", ".join(
-    f"{name}({600 if name == 'seconds' else 1_000_000})" for name in _LIMITS
+_HINT = "the hints are {}, shed(keep => 0.3) and {}".format(
+    ", ".join(f"{name}('{value}')" for name, value in _TEXTS.items()),
+    ", ".join(f"{name}({600 if name == 'seconds' else 1_000_000})" for name in _LIMITS),
 )
 
 
@@ -123,7 +124,7 @@ def _unknown_hint_error(statement: Statement, span: tuple[int, int], name: str) 
         example = f"{name}({600 if name == 'seconds' else 1_000_000})"
         return statement.error(f"{name} takes {kind}", span, hint=f"write {example}")
     if name in _TEXTS:
-        example = "plan('zstream')" if name == "plan" else "adapt('off')"
+        example = f"{name}('{_TEXTS[name]}')"
         return statement.error(f"{name} takes a string", span, hint=f"write {example}")
     nearest = nearest_name(name, (*_TEXTS, *_LIMITS, "shed"))
     hint = f"did you mean {nearest}?" if nearest else _HINT

@@ -209,7 +209,7 @@ def test_what_is_expected_of_each_join_is_told() -> None:
     assert nodes[1]["pairs"] == pytest.approx(100 * 20 * 1)
     assert nodes[1]["conditions"] == ["b.price < c.price"]
     assert told["statistics"]["rates"] == {"a": 20, "b": 20, "c": 1}
-    assert told["invariants"][0].startswith("cost(c first) < ")
+    assert told["invariants"][0] == "cost(c→b) < cost(b→c)"
     assert "invariants" in told["adaptation"]
 
 
@@ -363,6 +363,80 @@ def test_a_plan_that_was_not_called_is_named_as_such() -> None:
     with pytest.raises(PlanError, match="not the function that makes it") as caught:
         plans.read_plan_request(plans.tree)
     assert "call the function" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("plan", "planner", "kind", "shown"),
+    [
+        ("auto", "dp", "lazy-chain", "b→c→a"),
+        ("lazy-chain", "dp", "lazy-chain", "b→c→a"),
+        ("auto", "greedy", "lazy-chain", "a→b→c"),
+        ("lazy-chain", "greedy", "lazy-chain", "a→b→c"),
+        ("auto", "local-search", "lazy-chain", "b→c→a"),
+        ("auto", "zstream", "zstream", "((b c) a)"),
+        ("zstream", "zstream", "zstream", "((b c) a)"),
+    ],
+)
+def test_the_planner_that_is_asked_for_makes_the_plan(
+    plan: str, planner: str, kind: str, shown: str
+) -> None:
+    """a is rarest, but nothing ties it to the others."""
+    pattern = seq(A, B, C).where("b.price = c.price").within("10 s")
+    facts = facts_of(pattern, {"a": 26, "b": 27, "c": 27})
+    assert facts.estimates is not None
+    facts = replace(
+        facts,
+        estimates=replace(facts.estimates, selectivities={0: 0.01}),
+        plan_request=plans.read_plan_request(plan, planner),
+    )
+    choice = choose_plan(facts)
+    assert (choice.plan.kind, choice.planner, choice.adapts) == (kind, planner, True)
+    assert choice.shown == shown or (planner == "zstream" and choice.shown == "b→c→a")
+    told = describe_costs(compiled_of(pattern), choice, Adaptation("invariants"))
+    assert told["planner"].startswith(f"{planner}: ")
+    is_local = planner == "local-search"
+    assert told["adaptation"].startswith("no: local search" if is_local else "invariants")
+    if planner != "dp":
+        assert choice.rung == "forced"
+        assert choice.reason.startswith(f"planner='{planner}', its plan by ")
+
+
+def test_without_statistics_the_buckets_use_the_planner() -> None:
+    request = plans.read_plan_request("auto", "zstream")
+    choice = choose_plan(facts_of(RISING, plan_request=request))
+    assert (choice.plan.kind, choice.plan.branches, choice.planner) == ("zstream", None, "zstream")
+
+
+def test_where_nothing_is_decided_there_is_no_planner() -> None:
+    for request in (plans.eager(), plans.tree(), plans.chain("a", "b", "c")):
+        assert choose_plan(facts_of(RISING, {"a": 1, "b": 1, "c": 1}, request)).planner is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "planner", "message", "hint"),
+    [
+        ("auto", "gredy", "unknown planner 'gredy'", 'did you mean "greedy"? planner is one of'),
+        ("auto", "DP", "unknown planner 'DP'", 'did you mean "dp"?'),
+        ("auto", None, "unknown planner None", 'planner is one of "dp", "greedy", "zstream"'),
+        (
+            "zstream", "greedy", "planner=\"greedy\" makes no plan of the kind 'zstream'",
+            'write plan="lazy-chain", or planner="dp" or planner="zstream"',
+        ),
+        (
+            "lazy-chain", "zstream", "makes no plan of the kind 'lazy-chain'",
+            'or planner="greedy" or planner="local-search"',
+        ),
+        ("tree", "local-search", "makes no plan of the kind 'tree'", "or leave planner= out"),
+        ("eager", "greedy", "has nothing to decide", "leave planner= out"),
+        (plans.chain("a", "b", "c"), "greedy", "has nothing to decide", 'plan="lazy-chain"'),
+    ],
+)  # fmt: skip
+def test_a_planner_that_does_not_fit_is_refused(
+    plan: Any, planner: object, message: str, hint: str
+) -> None:
+    with pytest.raises(PlanError, match=message) as caught:
+        plans.read_plan_request(plan, planner)
+    assert hint in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,8 @@ class Limits:
 Shape = Union[int, tuple["Shape", "Shape"]]  # noqa: UP007 - a name in quotes needs Union
 
 PlanKind = Literal["eager", "lazy-chain", "tree", "zstream", "hybrid"]
+# The algorithm that decides the shape of a plan.
+PlannerName = Literal["dp", "greedy", "zstream", "local-search"]
 
 
 @dataclass(frozen=True)
@@ -253,8 +255,8 @@ class Program:
     `home`: where time slices copy rows, the boolean column that is TRUE where a row is in its own
     slice. A match belongs to the slice in which its latest row is at home; others are dropped. The
     slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether the plan
-    may change between advances, and what it was made from. `remotes`: the remote sources that
-    conditions read.
+    may change between advances, and what it was made from. `planner`: what makes the plans that
+    are made while it runs. `remotes`: the remote sources that conditions read.
     """
 
     columns: tuple[str, ...]
@@ -277,3 +279,4 @@ class Program:
     estimates: Estimates | None = None
     costs: OperationCosts | None = None
     remotes: tuple[RemoteSpec, ...] = ()
+    planner: PlannerName = "dp"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Consumption,
         Estimates,
         Order,
+        PlannerName,
         Strategy,
         Tree,
         Variable,
@@ -119,6 +120,7 @@ class CompiledEventQuery:
         estimates: Estimates | None = None,
         costs: OperationCosts | None = None,
         remotes: Sequence[RemoteSpec] = (),
+        planner: PlannerName = "dp",
         block_pairs: int = Program.block_pairs,
     ) -> Program:
         """What the engine runs. `remotes`: how it asks the sources `compiled.remotes`."""
@@ -144,6 +146,7 @@ class CompiledEventQuery:
             estimates=estimates,
             costs=costs,
             remotes=tuple(remotes),
+            planner=planner,
         )
 
     def form(self, program: Program) -> Data:

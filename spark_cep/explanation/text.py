@@ -58,6 +58,8 @@ def _summary_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield "keys", _keys_text(facts)
     yield "order", ", ".join(facts["order_by"]) or _NO_ORDER
     yield "plan", plan_title(facts)
+    if facts.get("planner"):
+        yield "planner", facts["planner"]
     yield "why", _reason_text(facts.get("rung"), facts["reason"])
     if facts.get("cost") is not None:
         yield "costs", f"≈ {numbers.format_amount(facts['cost'])} pairs{cost_unit(facts)}"

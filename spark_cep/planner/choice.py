@@ -23,10 +23,25 @@ from spark_cep.udfs.planning.cost_model import (
     plan_cost,
     plan_steps,
 )
+from spark_cep.udfs.planning.dynamic import EXACT_SLOTS
 from spark_cep.udfs.planning.invariants import select_invariants
-from spark_cep.udfs.planning.planner import assemble_plan, format_plan, generate_plans, tree_cost
+from spark_cep.udfs.planning.planner import (
+    ADAPTABLE,
+    PLANNERS,
+    assemble_plan,
+    format_plan,
+    generate_plans,
+    tree_cost,
+)
 from spark_cep.udfs.planning.shapes import left_deep_shape, slots_of
-from spark_cep.udfs.program import BranchPlan, Estimates, Plan, PlanKind, Shape
+from spark_cep.udfs.program import (
+    BranchPlan,
+    Estimates,
+    Plan,
+    PlanKind,
+    PlannerName,
+    Shape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +89,8 @@ class RejectedPlan:
 @dataclass(frozen=True)
 class PlanChoice:
     """`order`: the variables of the first branch in binding order, as far as the driver knows it.
-    `cost`: expected pairs for each `unit`. `adapts`: whether workers may change the plan."""
+    `cost`: expected pairs for each `unit`. `adapts`: whether workers may change the plan.
+    `planner`: what decided its shape, here or in each bucket; None if nothing was to decide."""
 
     plan: Plan
     rung: str
@@ -90,6 +106,7 @@ class PlanChoice:
     estimates: Estimates | None = None
     generated: tuple[GeneratedPlan, ...] = ()
     costs: OperationCosts | None = None
+    planner: PlannerName | None = None
 
 
 def choose_plan(facts: PlanFacts) -> PlanChoice:
@@ -149,9 +166,15 @@ class _CandidatePlans:
             return self.fixed(Plan(kind))
         if kind == "tree":
             return PlanCandidate(Plan(kind), self.shown(Plan(kind)), self._tree_cost(estimates))
-        made = tuple(generate_plans(kind, self.models, estimates, self.costs))
+        planner = self._planner(kind)
+        made = tuple(generate_plans(kind, self.models, estimates, self.costs, planner))
         plan = assemble_plan(kind, made)
         return PlanCandidate(plan, self.shown(plan), _sum_costs([each.cost for each in made]), made)
+
+    def _planner(self, kind: PlanKind) -> PlannerName:
+        """The requested planner for the kinds that it makes; others are made to compare with."""
+        requested = self.facts.plan_request.planner
+        return requested if kind in PLANNERS[requested] else "dp"
 
     def fixed(self, plan: Plan) -> PlanCandidate:
         """A candidate with a given plan, and its cost."""
@@ -203,10 +226,13 @@ class _CandidatePlans:
     ) -> PlanChoice:
         cost = None if candidate.cost is None else candidate.cost.pairs
         unit = "" if cost is None else self.facts.unit
+        kind = candidate.plan.kind
+        is_made = bool(candidate.generated) or candidate.plan.branches is None
+        planner = self._planner(kind) if is_made and kind in ADAPTABLE else None
         return PlanChoice(
             candidate.plan, rung, reason, self._order(candidate.plan), candidate.shown, cost, unit,
             seconds=None if candidate.cost is None else candidate.cost.time,
-            adapts=adapts, generated=candidate.generated,
+            adapts=adapts, generated=candidate.generated, planner=planner,
         )  # fmt: skip
 
     def _order(self, plan: Plan) -> tuple[int, ...]:
@@ -235,9 +261,7 @@ class _CandidatePlans:
     def _why_not(self, candidate: PlanCandidate, choice: PlanChoice) -> str:
         kind = candidate.plan.kind
         if kind == "hybrid" and choice.rung != "forced":
-            if self.facts.in_batch:
-                return "keeps partial matches for future rows; in a batch all rows are present"
-            return "each bucket switches to it while its counts say that this is faster"
+            return self._why_no_hybrid(candidate, choice)
         slower = self._slower(candidate, choice)
         if choice.rung == "forced":
             return f"not requested, {slower}"
@@ -248,6 +272,14 @@ class _CandidatePlans:
             why = "windows differ, but there is hardly any work to save"
             return why if is_faster else f"checks every scope for each partial match, {slower}"
         return f"holds its intermediate results, {slower}" if kind == "zstream" else slower
+
+    def _why_no_hybrid(self, candidate: PlanCandidate, choice: PlanChoice) -> str:
+        if not self.facts.in_batch:
+            return "each bucket switches to it while its counts say that this is faster"
+        if candidate.shown == choice.shown:
+            return "the same order"
+        slower = self._slower(candidate, choice)
+        return f"in a batch nothing is kept and only its joins count, {slower}"
 
     def _slower(self, candidate: PlanCandidate, choice: PlanChoice) -> str:
         assert candidate.cost is not None
@@ -295,6 +327,8 @@ def _choose_runs(table: _CandidatePlans) -> PlanChoice | None:
     reason = f"under {words} a run takes rows as they arrive, in the order of the pattern"
     if table.facts.plan_request.kind not in {"auto", "eager"}:
         reason += "; plan= has no effect"
+    elif table.facts.plan_request.planner != "dp":
+        reason += "; planner= has no effect"
     eager = replace(table.candidate("eager"), cost=None)
     return table.choice_of(eager, "strategy", reason)
 
@@ -319,12 +353,20 @@ def _choose_single(table: _CandidatePlans) -> PlanChoice | None:
 
 
 def _choose_kind(table: _CandidatePlans) -> PlanChoice | None:
-    """A requested kind of plan, with its shape by cost."""
-    kind = table.facts.plan_request.kind
-    if kind == "auto":
+    """A requested kind of plan, or a requested planner with the kind that it makes."""
+    request = table.facts.plan_request
+    kind = _requested_kind(request)
+    if kind is None:
         return None
-    reason = f"plan={kind!r}, {_describe_shape(table, kind)}"
+    requested = f"plan={kind!r}" if request.planner == "dp" else f"planner={request.planner!r}"
+    reason = f"{requested}, {_describe_shape(table, kind)}"
     return table.choice_of(table.candidate(kind), "forced", reason, adapts=kind in ADAPTING_KINDS)
+
+
+def _requested_kind(request: PlanRequest) -> PlanKind | None:
+    if request.kind != "auto":
+        return request.kind
+    return None if request.planner == "dp" else next(iter(PLANNERS[request.planner]))
 
 
 def _describe_shape(table: _CandidatePlans, kind: PlanKind) -> str:
@@ -334,7 +376,8 @@ def _describe_shape(table: _CandidatePlans, kind: PlanKind) -> str:
         return "each partial match chooses for itself"
     if table.facts.estimates is None:
         return "candidates are counted in each bucket"
-    return f"the cheapest by {table.facts.source}"
+    planner = table.facts.plan_request.planner
+    return f"{'the cheapest' if planner == 'dp' else 'its plan'} by {table.facts.source}"
 
 
 def _choose_by_bucket(table: _CandidatePlans) -> PlanChoice | None:
@@ -408,6 +451,7 @@ def describe_costs(
         "branches": [_branch(compiled, choice, number, m) for number, m in enumerate(models)],
         "invariants": list(_invariants(choice, adaptation, models)),
         "adaptation": _adaptation(choice, adaptation),
+        "planner": None if choice.planner is None else _describe_planner(choice.planner, models),
     }
 
 
@@ -472,7 +516,23 @@ def _invariants(
             yield each.text(model.names)
 
 
+_PLANNERS: dict[PlannerName, str] = {
+    "dp": "the cheapest under the cost model",
+    "greedy": "Algorithm 2, next the slot that multiplies least",
+    "zstream": "Algorithm 3, the cheapest tree over neighbours",
+    "local-search": "the order of Algorithm 2, improved by exchanges while one helps",
+}
+
+
+def _describe_planner(planner: PlannerName, models: Sequence[BranchModel]) -> str:
+    if planner == "dp" and any(model.size > EXACT_SLOTS for model in models):
+        return f"dp: greedy orders, improved; it is exact up to {EXACT_SLOTS} variables"
+    return f"{planner}: {_PLANNERS[planner]}"
+
+
 def _adaptation(choice: PlanChoice, adaptation: Adaptation) -> str:
+    if choice.planner == "local-search" and adaptation.kind == "invariants":
+        return 'no: local search leaves no comparisons to verify; adapt="threshold" plans again'
     if not choice.adapts:
         return "no: " + {
             "strategy": "runs follow the pattern",

@@ -431,13 +431,16 @@ class EventQuery:
             estimates=choice.estimates,
             costs=choice.costs,
             remotes=self._remote_specs,
+            planner=choice.planner or "dp",
         )
 
     def _adaptation(self, choice: PlanChoice) -> Adaptation:
         options = self.request.options
         if not choice.adapts:
             return Adaptation()
-        is_auto = options.plan_request.kind == "auto" and options.adaptation.kind != "off"
+        request = options.plan_request
+        is_auto = (request.kind, request.planner) == ("auto", "dp")
+        is_auto = is_auto and options.adaptation.kind != "off"
         to_hybrid = is_auto and self.source.is_streaming
         return replace(options.adaptation, to_tree=is_auto, to_hybrid=to_hybrid)
 

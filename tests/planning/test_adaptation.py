@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_cep.udfs.planning.adaptation import Adapter
-from spark_cep.udfs.planning.greedy import plan_greedy_order
 from spark_cep.udfs.planning.planner import format_plan, plan_generators
-from spark_cep.udfs.program import Adaptation, Estimates, PlanKind
+from spark_cep.udfs.program import Adaptation, Estimates, PlanKind, PlannerName
 from tests.planning.branches import EVEN, compared, estimates, model
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def adapter(
     branches: Sequence[BranchModel] | None = None,
 ) -> Adapter:
     """With Algorithm 2 for chains: its invariants can be read off the rates."""
-    planner = plan_greedy_order if kind == "lazy-chain" else None
+    planner: PlannerName = "greedy" if kind == "lazy-chain" else "zstream"
     return Adapter(adaptation, plan_generators(kind, branches or [chained()], EVEN, planner), first)
 
 

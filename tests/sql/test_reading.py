@@ -152,10 +152,9 @@ def test_windows(within: str, duration: object) -> None:
 
 
 def test_hints_are_options() -> None:
-    found = call(
-        "PATTERN SEQ(a, b)", behind=" /*+ plan('zstream'), adapt('off') matches(10) */ AS m"
-    )
-    assert found["plan"] == "zstream"
+    behind = " /*+ plan('zstream'), planner('dp'), adapt('off') matches(10) */ AS m"
+    found = call("PATTERN SEQ(a, b)", behind=behind)
+    assert (found["plan"], found["planner"]) == ("zstream", "dp")
     assert found["adapt"] == "off"
     assert found["limits"] == Limits(matches=10)
 

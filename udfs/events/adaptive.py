@@ -212,8 +212,8 @@ class AdaptiveEngine:
 
     def _adapted(self, now: Estimates, has_changed: bool) -> tuple[Plan, str]:
         if self._adapter is None:
-            costs = self.program.costs or TYPICAL_COSTS
-            made = plan_generators(self.program.plan.kind, self._models, costs)
+            program, costs = self.program, self.program.costs or TYPICAL_COSTS
+            made = plan_generators(program.plan.kind, self._models, costs, program.planner)
             first = self.program.estimates or now
             self._adapter = Adapter(self.program.adaptation, made, first)
             if self.program.plan.branches is None:

@@ -36,8 +36,9 @@ def plan_branches(matching: AdvanceContext) -> Sequence[BranchPlan]:
     if plan.kind == "tree":
         return [BranchPlan(None) for _ in branches]
     plans = generate_plans(
-        plan.kind, branch_models(program), estimate_rates(matching, {}), TYPICAL_COSTS
-    )
+        plan.kind, branch_models(program), estimate_rates(matching, {}), TYPICAL_COSTS,
+        program.planner,
+    )  # fmt: skip
     return [BranchPlan(each.shape) for each in plans]
 
 

@@ -1,9 +1,10 @@
 """Planning: a kind of plan and the branches of a program in, plans and their costs out.
 
-"lazy-chain" orders greedily from the best start, "zstream" joins by dynamic programming. Both give
-the deciding conditions of their plan, so both can be adapted. For the other kinds nothing is
-generated here: "eager" is the order of the pattern, "tree" orders each window while it matches,
-and "hybrid" is chosen in `apam`.
+A plan of the kind "lazy-chain" is an order, one of the kind "zstream" a tree of joins. The planner
+"dp" makes the cheapest of either; the others are algorithms of the papers. All but "local-search"
+give the deciding conditions of their plan, so it can be adapted by invariants. For the other kinds
+nothing is generated here: "eager" is the order of the pattern, "tree" orders each window while it
+matches, and "hybrid" is chosen in `apam`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 from spark_cep.udfs.planning.apam import apam_partitions
 from spark_cep.udfs.planning.cost_model import BranchModel, PlanCost, plan_cost, plan_steps
-from spark_cep.udfs.planning.greedy import plan_lazy_chain
+from spark_cep.udfs.planning.dynamic import (
+    cheapest_chain,
+    plan_cheapest_chain,
+    plan_cheapest_tree,
+)
+from spark_cep.udfs.planning.greedy import plan_greedy_order
+from spark_cep.udfs.planning.local_search import plan_local_search
 from spark_cep.udfs.planning.shapes import order_of, slots_of, tree_text
 from spark_cep.udfs.planning.zstream import plan_zstream
-from spark_cep.udfs.program import BranchPlan, Plan, PlanKind
+from spark_cep.udfs.program import BranchPlan, Plan, PlanKind, PlannerName
 
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
@@ -38,11 +45,14 @@ KEEPING_SECONDS: Final = 2e-7
 
 PlanFunction = Callable[["BranchModel", "Estimates", "OperationCosts"], "GeneratedPlan"]
 
-PLANNERS: Final[Mapping[PlanKind, PlanFunction]] = {
-    "lazy-chain": plan_lazy_chain,
-    "zstream": plan_zstream,
+# What each planner makes for each kind of plan.
+PLANNERS: Final[Mapping[PlannerName, Mapping[PlanKind, PlanFunction]]] = {
+    "dp": {"lazy-chain": plan_cheapest_chain, "zstream": plan_cheapest_tree},
+    "greedy": {"lazy-chain": plan_greedy_order},
+    "zstream": {"zstream": plan_zstream},
+    "local-search": {"lazy-chain": plan_local_search},
 }
-ADAPTABLE: Final = tuple(PLANNERS)
+ADAPTABLE: Final = tuple(PLANNERS["dp"])
 
 
 def branch_models(program: Program) -> list[BranchModel]:
@@ -70,18 +80,22 @@ def plan_generators(
     kind: PlanKind,
     branches: Sequence[BranchModel],
     costs: OperationCosts,
-    planner: PlanFunction | None = None,
+    planner: PlannerName = "dp",
 ) -> list[PlanGenerator]:
-    """One generator for each branch. `planner` replaces the planner of the kind."""
-    chosen = PLANNERS[kind] if planner is None else planner
+    """One generator for each branch."""
+    chosen = PLANNERS[planner][kind]
     return [PlanGenerator(kind, chosen, model, costs) for model in branches]
 
 
 def generate_plans(
-    kind: PlanKind, branches: Sequence[BranchModel], estimates: Estimates, costs: OperationCosts
+    kind: PlanKind,
+    branches: Sequence[BranchModel],
+    estimates: Estimates,
+    costs: OperationCosts,
+    planner: PlannerName = "dp",
 ) -> list[GeneratedPlan]:
     """A plan of the kind for each branch."""
-    return [generator.make(estimates) for generator in plan_generators(kind, branches, costs)]
+    return [each.make(estimates) for each in plan_generators(kind, branches, costs, planner)]
 
 
 def assemble_plan(kind: PlanKind, generated: Sequence[GeneratedPlan]) -> Plan:
@@ -123,7 +137,7 @@ def _adaptive_share(
     for rates in estimates.places:
         here = replace(estimates, rates=rates)
         fixed += plan_cost(model, chain, here, costs).time
-        own += plan_lazy_chain(model, here, costs).cost.time
+        own += plan_cost(model, cheapest_chain(model, here, costs), here, costs).time
     return min(1.0, max(LEAST_SHARE, own / fixed)) if fixed > 0 else 1.0
 
 
