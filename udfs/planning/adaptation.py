@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
+from spark_cep.udfs.planning.compiled_invariants import CompiledInvariants
 from spark_cep.udfs.planning.cost_model import PlanCost
 from spark_cep.udfs.planning.invariants import (
     InvariantDistance,
@@ -210,8 +211,22 @@ class InvariantDecision:
         self._k = k
         self._names = names
         self._invariants: list[tuple[Comparison, ...]] = []
+        self._compiled: CompiledInvariants | None = None
+        self._is_checked = False
 
     def check(self, estimates: Estimates) -> str | None:
+        if self._compiled is not None and self._compiled.hold(estimates):
+            return None
+        violation = self._violation(estimates)
+        if violation is None and self._compiled is None:
+            # Compiling takes as long as some exact checks, and many plans are checked once.
+            if self._is_checked:
+                flat = [each for invariants in self._invariants for each in invariants]
+                self._compiled = CompiledInvariants(flat, self.distance.value)
+            self._is_checked = True
+        return violation
+
+    def _violation(self, estimates: Estimates) -> str | None:
         for invariants, names in zip(self._invariants, self._names, strict=True):
             violation = first_violation(invariants, estimates, self.distance.value)
             if violation is not None:
@@ -223,6 +238,7 @@ class InvariantDecision:
     ) -> None:
         self.distance.record_plan(generated, estimates, gain)
         self._invariants = [select_invariants(each, self._k, estimates) for each in generated]
+        self._compiled, self._is_checked = None, False
 
     def texts(self) -> list[str]:
         """The invariants in the order in which they are verified."""

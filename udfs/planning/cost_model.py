@@ -69,6 +69,7 @@ class BranchModel:
             if slot.body is not None
         }
         self.set_model: object | None = None  # of the module set_tables
+        self.monomials: object | None = None  # of the module monomials
         self._within: dict[int, tuple[ConditionModel, ...]] = {}
         self._estimator: CardinalityEstimator | None = None
 

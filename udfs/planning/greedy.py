@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from spark_cep.udfs.planning.combinatorics import bit_numbers
 from spark_cep.udfs.planning.cost_model import plan_cost
 from spark_cep.udfs.planning.invariants import Comparison, GeneratedPlan, PlanBlock
+from spark_cep.udfs.planning.monomials import branch_monomials
 from spark_cep.udfs.planning.shapes import left_deep_shape
 
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.planning.cost_model import BranchModel, CardinalityEstimator
+    from spark_cep.udfs.planning.monomials import Sum
     from spark_cep.udfs.program import Estimates
 
 
@@ -140,6 +142,11 @@ class WeightComparison(Comparison):
     def sides(self, estimates: Estimates) -> tuple[float, float]:
         estimator = self.model.estimator(estimates)
         return estimator.weight(self.chosen, self.bound), estimator.weight(self.other, self.bound)
+
+    def sums(self) -> tuple[Sum, Sum]:
+        numbers = branch_monomials(self.model)
+        chosen, other = (numbers.weight(slot, self.bound) for slot in (self.chosen, self.other))
+        return chosen.as_sum(), other.as_sum()
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
         return self._term(self.chosen, names), self._term(self.other, names)

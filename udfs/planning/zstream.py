@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 from spark_cep.udfs.planning.cost_model import plan_cost
 from spark_cep.udfs.planning.invariants import Comparison, GeneratedPlan, PlanBlock
+from spark_cep.udfs.planning.monomials import branch_monomials
 from spark_cep.udfs.planning.shapes import tree_text
 
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.planning.cost_model import BranchModel, TimeEstimator
+    from spark_cep.udfs.planning.monomials import Sum
     from spark_cep.udfs.program import Estimates, Shape
 
 
@@ -162,6 +164,10 @@ class CostComparison(Comparison):
         times = self.model.estimator(estimates).times(self.costs)
         return times.shape(self.chosen)[0], times.shape(self.other)[0]
 
+    def sums(self) -> tuple[Sum, Sum]:
+        numbers = branch_monomials(self.model)
+        return numbers.time(self.chosen, self.costs), numbers.time(self.other, self.costs)
+
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
         return f"cost{tree_text(self.chosen, names)}", f"cost{tree_text(self.other, names)}"
 
@@ -202,6 +208,10 @@ class RateComparison(Comparison):
     def sides(self, estimates: Estimates) -> tuple[float, float]:
         estimator = self.model.estimator(estimates)
         return estimator.start(self.spine), estimator.start(self.unit)
+
+    def sums(self) -> tuple[Sum, Sum]:
+        numbers = branch_monomials(self.model)
+        return numbers.start(self.spine).as_sum(), numbers.start(self.unit).as_sum()
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
         return f"rate({names[self.spine]})", f"rate({names[self.unit]})"
