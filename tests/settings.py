@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -21,16 +22,26 @@ if TYPE_CHECKING:
 def plans(draw: st.DrawFn, case: Case) -> Plan:
     """Every kind of plan; where a shape is asked for, any shape over each branch's slots."""
     kind: PlanKind = draw(st.sampled_from(["lazy-chain", "tree", "zstream", "hybrid", "eager"]))
-    if kind in {"eager", "tree"} or draw(st.integers(0, 4)) == 0:
+    if kind == "tree" or draw(st.integers(0, 4)) == 0:
         return Plan("lazy-chain" if kind == "hybrid" else kind)
-    branches = _branches(case)
+    branches, fixed = _branches(case), draw(st.booleans())
+    if kind == "eager":
+        return Plan(kind, tuple(_keeping_prefixes(branch) for branch in branches))
     if kind == "lazy-chain":
         orders = [draw(st.permutations(range(len(branch.slots)))) for branch in branches]
-        return Plan(kind, tuple(BranchPlan(left_deep_shape(order)) for order in orders))
-    if kind == "zstream":
+        plans = [BranchPlan(left_deep_shape(order)) for order in orders]
+    elif kind == "zstream":
         shapes = [draw(shapes_of(tuple(range(len(branch.slots))))) for branch in branches]
-        return Plan(kind, tuple(BranchPlan(shape) for shape in shapes))
-    return Plan(kind, tuple(draw(_hybrids(branch)) for branch in branches))
+        plans = [BranchPlan(shape) for shape in shapes]
+    else:
+        plans = [draw(_hybrids(branch)) for branch in branches]
+    return Plan(kind, tuple(replace(plan, fixed=fixed) for plan in plans))
+
+
+def _keeping_prefixes(branch: Branch) -> BranchPlan:
+    """The order of the pattern, as on a stream."""
+    slots = range(len(branch.slots))
+    return BranchPlan(left_deep_shape(slots), tuple(slots[:-1]), fixed=True)
 
 
 @st.composite

@@ -58,6 +58,7 @@ def test_a_bucket_that_says_nothing_counts_nothing() -> None:
         "conditions",
         "candidates",
         "nodes",
+        "orders",
         "swaps",
     }
 

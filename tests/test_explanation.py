@@ -15,7 +15,7 @@ from spark_cep.explanation.plan import MatchPlan, pattern_parts
 from spark_cep.pattern import Pattern, all_of, any_of, no, seq
 from spark_cep.spark.metrics import AnswerRecord, keep_record
 from spark_cep.spark.report import add_stream_facts
-from spark_cep.udfs.program import Limits
+from spark_cep.udfs.program import Adaptation, BranchPlan, Limits, Plan
 from tests.cases import Case
 from tests.explained import chain, facts
 from tests.local import Pipeline, Setting
@@ -187,9 +187,14 @@ FROM_START = (
 )
 
 
-def stream_of(pattern: Pattern, **limits: Any) -> dict[str, str]:
+def stream_of(
+    pattern: Pattern, plan_: Plan | None = None, *, to_hybrid: bool = False, **limits: Any
+) -> dict[str, str]:
     program = Pipeline(Case(pattern, []), Setting()).program
-    program = replace(program, limits=Limits(**limits))
+    adaptation = Adaptation("invariants" if to_hybrid else "off", to_hybrid=to_hybrid)
+    program = replace(
+        program, limits=Limits(**limits), plan=plan_ or program.plan, adaptation=adaptation
+    )
     window = None if pattern.window is None else "10 minutes"
     found: dict[str, str] = add_stream_facts(plan(window=window), program).to_dict()["stream"]
     return found
@@ -221,18 +226,57 @@ def stream_of(pattern: Pattern, **limits: Any) -> dict[str, str]:
 def test_a_stream_says_when_a_match_is_given_and_what_is_kept(
     pattern: Pattern, given: str, state: str
 ) -> None:
-    assert stream_of(pattern.within(10)) == {"given": given, "state": state}
+    found = stream_of(pattern.within(10))
+    assert (found["given"], found["state"]) == (given, state)
 
 
 def test_without_a_window_a_stream_says_what_bounds_its_state() -> None:
-    assert stream_of(seq("a", "b"), rows=5000) == {
-        "given": AT_ONCE,
-        "state": "all rows; at most 5,000 of a key",
-    }
+    found = stream_of(seq("a", "b"), rows=5000)
+    assert found["given"] == AT_ONCE
+    assert found["state"] == "all rows; at most 5,000 of a key"
     assert stream_of(seq("a", "b").strategy("strict"), rows=5000) == {
         "given": "when no run from its first row can be extended",
         "state": "rows of a key from its first undecided start on; at most 5,000 of a key",
     }
+
+
+ABC = seq("a", "b", "c").within(10)
+PREFIXES = Plan("eager", (BranchPlan(((0, 1), 2), (0, 1), fixed=True),))
+GROUP = Plan("hybrid", (BranchPlan((2, (0, 1)), (0, 1), fixed=True),))
+CHAIN = Plan("lazy-chain", (BranchPlan(((0, 1), 2), fixed=True),))
+AS_IT_IS = "this plan in every trigger; its rows stand where the order has the last event"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "runs"),
+    [
+        (PREFIXES, "partial matches of a b", AS_IT_IS),
+        (GROUP, "partial matches of a b", AS_IT_IS),
+        (CHAIN, "no partial matches: they are found again in each trigger", AS_IT_IS),
+        (
+            Plan("tree"),
+            "no partial matches: they are found again in each trigger",
+            "each partial match chooses its next variable",
+        ),
+    ],
+)
+def test_a_stream_says_which_partial_matches_are_kept_and_what_a_trigger_runs(
+    given: Plan, kept: str, runs: str
+) -> None:
+    found = stream_of(ABC, given)
+    assert (found["kept"], found["runs"]) == (kept, runs)
+
+
+def test_a_stream_whose_plan_is_open_says_what_decides() -> None:
+    found = stream_of(ABC, Plan("lazy-chain"), to_hybrid=True)
+    assert found["kept"].startswith("no partial matches, until a bucket's counts say")
+    assert found["runs"].startswith("the plan, or where it is cheaper an order that begins with")
+
+
+def test_a_stream_says_why_no_partial_matches_are_kept() -> None:
+    found = stream_of(seq("a", "b", "c", "!x").within(10), PREFIXES)
+    assert found["kept"].startswith("no partial matches: with a NOT at the end or around all")
+    assert "kept" not in stream_of(ABC.strategy("strict"))
 
 
 def test_a_stream_of_rows_keeps_what_is_not_decided() -> None:

@@ -47,6 +47,7 @@ between plans, and there is one row of them for millions of matches. Its keys:
     conditions           {condition: [combinations tested, kept]}, by place in Program.conditions
     candidates           {variable id: rows that may match it}
     nodes                {"branch:slots": [pairs, partial matches]}, slots sorted, with commas
+    orders               {order: pairs}, what ran, with the slot that had new rows
     swaps                [{"from", "to", "because", "event_time"}], a change of plan each
     remotes              {name: as udfs/remote_spec.py}, also of lookups behind the engine
     shed                 {variable: [rows that may match it kept, dropped]}, with shedding

@@ -195,11 +195,13 @@ class BranchPlan:
 
     `shape` None: a tree NFA, in which each partial match goes on with the slot that has the fewest
     events in its own scope. `eager`: slots, in pattern order, whose partial matches are kept in the
-    state between advances; two or more of them are one subtree of the shape.
+    state between advances; two or more of them are one subtree of the shape. `fixed`: every advance
+    runs this very shape; otherwise one whose new rows are few may begin with them.
     """
 
     shape: Shape | None
     eager: tuple[int, ...] = ()
+    fixed: bool = False
 
 
 @dataclass(frozen=True)

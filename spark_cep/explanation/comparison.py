@@ -105,6 +105,7 @@ def build_tables(facts: PlanFacts, counts: CountMap) -> tuple[ComparisonTable, .
         ComparisonTable("Selectivity of a condition", tuple(_selectivity_rows(facts, counts))),
         ComparisonTable("Pairs of a join", tuple(pairs for pairs, _ in joins)),
         ComparisonTable("Partial matches of a join", tuple(partials for _, partials in joins)),
+        ComparisonTable("Pairs of an order that ran", tuple(_order_rows(counts))),
     )
 
 
@@ -139,6 +140,12 @@ def _work_rows(facts: PlanFacts, counts: CountMap) -> Iterator[ComparisonRow]:
     )
     yield ComparisonRow("most partial matches at one time", None, counts["peak_partial_matches"])
     yield ComparisonRow("matches", _product(_sum(whole), scale), counts["matches"])
+
+
+def _order_rows(counts: CountMap) -> Iterator[ComparisonRow]:
+    """The orders that ran, most pairs first. The plan is one of them where it was run as it is."""
+    for order, pairs in [*counts.get("orders", {}).items()][:_SHOWN_JOINS]:
+        yield ComparisonRow(order, None, pairs)
 
 
 def _candidate_rows(facts: PlanFacts, counts: CountMap) -> Iterator[ComparisonRow]:

@@ -2,7 +2,7 @@
 
 The counts of a bucket are the JSON text that `udfs/output.py` describes. Merged counts have the
 same shape and can be merged again in any order: numbers and pairs of numbers are added up, of
-peaks the largest is taken, and swaps are sorted by event time.
+peaks the largest is taken, orders are sorted by their pairs and swaps by event time.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
         if (found := _add_up([each.get(name, {}) for each in every]))
     }
     candidates = _add_up([_as_lists(each.get("candidates", {})) for each in every])
+    orders = _add_up([_as_lists(each.get("orders", {})) for each in every])
     return {
         **numbers,
         "conditions": _add_up([each.get("conditions", {}) for each in every]),
         "candidates": {key: value[0] for key, value in candidates.items()},
         "nodes": _add_up([each.get("nodes", {}) for each in every]),
+        "orders": {
+            order: pairs for order, (pairs,) in sorted(orders.items(), key=lambda each: -each[1][0])
+        },
         "swaps": sorted(
             (swap for each in every for swap in each.get("swaps", [])),
             key=lambda swap: _event_time_key(str(swap.get("event_time", ""))),

@@ -111,11 +111,15 @@ def _engine_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
 
 
 def _stream_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
-    """When a stream emits a match, and the rows that it keeps; nothing for a batch."""
+    """When a stream emits a match, what it keeps, and the order that a trigger runs; nothing for a
+    batch."""
     stream = facts.get("stream")
     if stream is not None:
         yield "emits", f"a match {stream['given']}"
         yield "state", stream["state"]
+        for label in ("kept", "runs"):
+            if stream.get(label):
+                yield label, stream[label]
 
 
 def _after_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:

@@ -159,7 +159,7 @@ class _CandidatePlans:
     def _make(self, kind: PlanKind) -> PlanCandidate:
         estimates = self.facts.estimates
         if kind == "eager":
-            return self.fixed(Plan(kind, tuple(BranchPlan(_pattern_order(m)) for m in self.models)))
+            return self.fixed(Plan(kind, tuple(map(self._eager_plan, self.models))))
         if kind == "hybrid":
             return self._hybrid()
         if estimates is None:
@@ -190,6 +190,14 @@ class _CandidatePlans:
             cost = _sum_costs(found)
         return PlanCandidate(plan, self.shown(plan), cost)
 
+    def _eager_plan(self, model: BranchModel) -> BranchPlan:
+        """The order of the pattern. A stream keeps the partial matches of its prefixes, up to the
+        last slot or the first repeated group, so each event extends what came before it."""
+        groups = [number for number, slot in enumerate(model.branch.slots) if slot.body is not None]
+        kept = range(min([model.size - 1, *groups]))
+        is_kept = not self.facts.in_batch and self.facts.strategy == "any" and len(kept) > 1
+        return BranchPlan(_pattern_order(model), tuple(kept) if is_kept else (), fixed=True)
+
     def _hybrid(self) -> PlanCandidate:
         plan_request, variables = self.facts.plan_request, self.facts.variables
         estimates = self.facts.estimates or Estimates({})
@@ -200,7 +208,7 @@ class _CandidatePlans:
             for model in self.models
         ]
         plans = [
-            plan_hybrid(model, estimates, self.costs, each)
+            replace(plan_hybrid(model, estimates, self.costs, each), fixed=each is not None)
             for model, each in zip(self.models, groups, strict=True)
         ]
         return self.fixed(Plan("hybrid", tuple(plans)))
@@ -214,9 +222,13 @@ class _CandidatePlans:
         if plan.branches is None:
             return plan.kind if plan.kind == "tree" else "own counts"
         most = 3
+        # Which prefixes "eager" keeps is said elsewhere: it is one order, without a group.
+        plans = [
+            replace(each, eager=()) if plan.kind == "eager" else each for each in plan.branches
+        ]
         texts = [
             format_plan(branch_plan, model.names)
-            for model, branch_plan in zip(self.models[:most], plan.branches, strict=False)
+            for model, branch_plan in zip(self.models[:most], plans, strict=False)
         ]
         more = len(self.models) - most
         return " or ".join(texts) + (f" or {more} more" if more > 0 else "")

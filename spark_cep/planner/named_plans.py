@@ -49,11 +49,12 @@ def build_named_plan(
     plan names only its groups, so the planner chooses how they are merged."""
     if request.order is not None:
         order = _ids_of(request.order, variables)
-        plans = [BranchPlan(left_deep_shape(slots_in_order(branch, order))) for branch in branches]
+        orders = [slots_in_order(branch, order) for branch in branches]
+        plans = [BranchPlan(left_deep_shape(each), fixed=True) for each in orders]
         return Plan("lazy-chain", tuple(plans))
     if request.parts is not None:
         shapes = [_branch_shape(request.parts, variables, branch) for branch in branches]
-        return Plan("zstream", tuple(BranchPlan(shape) for shape in shapes))
+        return Plan("zstream", tuple(BranchPlan(shape, fixed=True) for shape in shapes))
     return None
 
 

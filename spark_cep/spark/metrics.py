@@ -346,7 +346,8 @@ def query_metrics(query: StreamingQuery) -> list[dict[str, Any]]:
     Returns:
         A dict for each trigger: `trigger` and `timestamp` as in Spark's progress, then the sums
         over all buckets, `rows`, `matches`, `late_rows`, `expired_rows`, `state_rows`,
-        `state_bytes`, `pairs` and so on, and `swaps`, the changes of plan.
+        `state_bytes`, `pairs` and so on, `orders`, the orders that ran with the pairs of each,
+        and `swaps`, the changes of plan.
 
     Raises:
         CepError: The query has no pattern in it.
@@ -398,6 +399,7 @@ def _trigger_metrics(progress: list[Mapping[str, Any]]) -> Iterator[dict[str, An
                 ),
                 **{name: sum(int(b.get(name, 0)) for b in buckets) for name in STREAM_METRICS},
                 **_shedding_metrics(counts, buckets),
+                "orders": counts["orders"],
                 "swaps": counts["swaps"],
             }
 

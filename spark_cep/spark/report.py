@@ -21,6 +21,7 @@ from spark_cep.udfs.events.context import (
     needs_two_windows,
     negation_places,
 )
+from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.program import Program
 from spark_cep.udfs.rows.arrays import DEFAULT_STEP_LIMIT
 from spark_cep.udfs.rows.compiled import PYTHON_CONDITION, compile_defines
@@ -363,18 +364,60 @@ def _skip_text(skip: Skip, names: Sequence[str]) -> str:
 
 
 def add_stream_facts(plan: MatchPlan, program: Program | RowProgram) -> MatchPlan:
-    """The plan with `given`, when a stream emits a match, and `state`, the rows that it keeps.
+    """The plan with `given`, when a stream emits a match, and `state`, the rows that it keeps; of
+    an event pattern that a plan orders also `kept`, its partial matches in the state, and `runs`,
+    the order of a trigger.
 
-    Both follow from the program alone, by the rules that the workers apply
+    All follow from the program alone, by the rules that the workers apply
     (`udfs/events/context.py`, `udfs/rows/leaves.py`), so they are known before the first row.
     """
     window, rows = plan.facts["window"], program.limits.rows
     most = "" if rows is None else f"; at most {rows:,} of a key"
+    planned: dict[str, str] = {}
     if isinstance(program, Program):
         given, state = _emission_text(program, window), _state_text(program, window)
+        if program.strategy == "any":
+            planned = {"kept": _kept_text(program), "runs": _order_of_triggers(program)}
     else:
         given, state = _row_emission_text(window), _row_state_text(program)
-    return MatchPlan({**plan.facts, "stream": {"given": given, "state": f"{state}{most}"}})
+    stream = {"given": given, "state": f"{state}{most}", **planned}
+    return MatchPlan({**plan.facts, "stream": stream})
+
+
+def _kept_text(program: Program) -> str:
+    """The partial matches in the state, or why there are none."""
+    plan = program.plan
+    can_change = program.adaptation.to_hybrid
+    groups = [each.eager for each in plan.branches or () if len(each.eager) > 1]
+    if not groups and not can_change and plan.kind not in {"eager", "hybrid"}:
+        return "no partial matches: they are found again in each trigger"
+    if deciding_row(program) == "earliest":
+        return (
+            "no partial matches: with a NOT at the end or around all, the first row of a match "
+            "says when it is given"
+        )
+    if not groups:
+        changing = "no partial matches, until a bucket's counts say that keeping some is faster"
+        return changing if can_change else "no partial matches: single rows are kept anyway"
+    names = {
+        " ".join(branch_model.names[slot] for slot in each.eager[:length]): None
+        for branch_model, each in zip(branch_models(program), plan.branches or (), strict=True)
+        for length in range(2, len(each.eager) + 1)
+    }
+    return f"partial matches of {', '.join(names)}"
+
+
+def _order_of_triggers(program: Program) -> str:
+    plan = program.plan
+    if plan.kind == "tree":
+        return "each partial match chooses its next variable"
+    is_fixed = plan.branches is not None and all(each.fixed for each in plan.branches)
+    if is_fixed or program.planner != "dp":
+        return "this plan in every trigger; its rows stand where the order has the last event"
+    return (
+        "the plan, or where it is cheaper an order that begins with the trigger's rows; `orders` "
+        "in cep.streaming.metrics(query) has those that ran"
+    )
 
 
 def _emission_text(program: Program, window: str | None) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.bucket_plans import estimate_rates, plan_branches, window_rates
+from spark_cep.udfs.events.case_orders import CaseOrders
 from spark_cep.udfs.events.chunks import ROW_SECONDS
 from spark_cep.udfs.events.engine import EventState, advance_events, keeps_partial_matches
 from spark_cep.udfs.events.metrics import Metrics
@@ -77,6 +78,7 @@ class AdaptiveEngine:
         self._has_changed = self._is_alone = False
         self._examined: Estimates | None = None
         self._models = branch_models(program) if self._adapts else []
+        self._orders = CaseOrders(program)
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[EventAdvance, MatchSet]]:
         """The matches of all chunks, each with the advance whose events it has."""
@@ -95,8 +97,8 @@ class AdaptiveEngine:
         started = perf_counter_ns()
         planner = self._planned if self._adapts else plan_branches
         step = advance_events(
-            self.program, state, table, horizon, planner=planner, lookups=self.lookups,
-            clock=self.clock,
+            self.program, state, table, horizon, planner=planner, orders=self._orders,
+            lookups=self.lookups, clock=self.clock,
         )  # fmt: skip
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         return step
@@ -124,6 +126,7 @@ class AdaptiveEngine:
         started = perf_counter()
         self.metrics.plan_checks += 1
         now = estimate_rates(matching, self._observed.estimates().selectivities)
+        matching.estimates = now
         shipped = self.program.plan.branches
         rows = matching.events.size
         if self._is_alone and shipped is not None and self._is_little(rows, now, shipped):

@@ -1,10 +1,9 @@
 """Skip till any match: every combination of one branch, by any plan.
 
 Which of its rows are new decides whether a match is given in an advance. That is pushed into the
-candidates, case by case (`AdvanceCase`). Where a case's slot has far fewer rows than the plan's
-first slot, as in a stream whose triggers are shorter than its window, the walk begins there
-instead. Partial matches of eager groups are found as events come and kept in the state, where rows
-have the numbers of its table; here they are positions.
+candidates, case by case (`AdvanceCase`), and each case may run an order of its own
+(`case_orders.py`). Partial matches of eager groups are found as events come and kept in the state,
+where rows have the numbers of its table; here they are positions.
 """
 
 from __future__ import annotations
@@ -33,18 +32,17 @@ from spark_cep.udfs.events.routes import ChainRoute, TreeRoute
 from spark_cep.udfs.events.steps import BranchSteps
 from spark_cep.udfs.events.table import NEW, OLD
 from spark_cep.udfs.events.walk import BranchWalk
-from spark_cep.udfs.planning.shapes import left_deep_shape, slots_of, with_first
+from spark_cep.udfs.planning.shapes import left_deep_shape
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events.case_orders import CaseOrders
     from spark_cep.udfs.events.steps import GroupBody
     from spark_cep.udfs.events.table import Flags, Positions
-    from spark_cep.udfs.program import BranchPlan, Shape, Slot
+    from spark_cep.udfs.program import BranchPlan, Slot
 
 
 # The branch number of work inside a repeated group, which belongs to no branch's plan.
 GROUP_BRANCH = -1
-# A walk begins with the case's slot if it has this many times fewer rows than the plan's first.
-REORDER_FACTOR = 4
 PartialsByGroup = Mapping[frozenset[int], Sequence[Partials]]
 
 
@@ -63,22 +61,24 @@ class BranchMatcher:
             }
         )
 
-    def matches(self, plan: BranchPlan, kept: PartialsByGroup) -> Iterator[MatchSet]:
+    def matches(
+        self, plan: BranchPlan, kept: PartialsByGroup, orders: CaseOrders
+    ) -> Iterator[MatchSet]:
         """The matches given in this advance. `kept`: known partial matches of groups of slots."""
+        is_alone = bool((self.matching.status == NEW).all())
         for case in self._cases():
             walk = self.walk(case, range(len(self.branch.slots)))
             assert case.slot is not None
             if not len(walk.pools.pool(case.slot).elements):
                 continue
             known = {group: self._filter_kept(sets, case) for group, sets in kept.items()}
-            route = (
-                TreeRoute()
-                if plan.shape is None
-                else ChainRoute(_begin_with_case(plan.shape, walk, known), known)
-            )
-            for partials in walk.run(route):
-                self.matching.meter.count_matches(partials.earliest)
-                yield self._match_set(partials)
+            shape = orders.shape(self.number, plan, walk.pools, known)
+            route = TreeRoute() if shape is None else ChainRoute(shape, known)
+            ran = orders.describe(self.number, shape, None if is_alone else case.slot, known)
+            with self.matching.meter.count_order(ran):
+                for partials in walk.run(route):
+                    self.matching.meter.count_matches(partials.earliest)
+                    yield self._match_set(partials)
 
     def walk(
         self, case: AdvanceCase, target: Sequence[int], *, keeps_all: bool = False
@@ -117,19 +117,6 @@ def _has_late_rows(matching: AdvanceContext) -> bool:
     status, start = matching.status, matching.events.partition.start
     late = (status[1:] == OLD) & (status[:-1] == NEW) & (start[1:] == start[:-1])
     return bool(late.any())
-
-
-def _begin_with_case(shape: Shape, walk: BranchWalk, kept: PartialsByGroup) -> Shape:
-    """The plan's shape, or the same shape beginning with the slot of the case."""
-    slot = walk.pools.case.slot
-    first = slots_of(shape)[0]
-    if slot is None or slot == first or walk.slot(slot).is_list:
-        return shape
-    few, many = (len(walk.pools.pool(each).elements) for each in (slot, first))
-    # A plan knows which slots have few rows, but not how few of them are new.
-    (variable,) = walk.slot(slot).variables
-    many = min(many, int(walk.matching.events.below(variable)[-1]))
-    return with_first(shape, slot, kept) if few * REORDER_FACTOR < many else shape
 
 
 def _find_elements(matching: AdvanceContext, slot: Slot, body: GroupBody | None) -> SlotElements:

@@ -32,7 +32,8 @@ def plan_branches(matching: AdvanceContext) -> Sequence[BranchPlan]:
     if plan.branches is not None:
         return plan.branches
     if plan.kind == "eager":
-        return [BranchPlan(left_deep_shape(range(len(branch.slots)))) for branch in branches]
+        orders = [left_deep_shape(range(len(branch.slots))) for branch in branches]
+        return [BranchPlan(order, fixed=True) for order in orders]
     if plan.kind == "tree":
         return [BranchPlan(None) for _ in branches]
     plans = generate_plans(

@@ -18,7 +18,7 @@ from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Events, Flags, Position
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.metrics import Meter
-    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.program import Estimates, Program
     from spark_cep.udfs.values.tally import ErrorTally
 
 
@@ -32,6 +32,7 @@ class AdvanceContext:
     """What all branches of one advance share.
 
     `status` has OLD, NEW or AHEAD for each row; `deciding_row` says whose status counts in a match.
+    `estimates`: what the planner took for these events; None: nothing was estimated yet.
     """
 
     program: Program
@@ -40,6 +41,7 @@ class AdvanceContext:
     meter: Meter
     tally: ErrorTally
     deciding_row: DecidingRow = "latest"
+    estimates: Estimates | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from spark_cep.udfs.events.branch_matcher import (
     prefixes_to_rows,
 )
 from spark_cep.udfs.events.bucket_plans import plan_branches
+from spark_cep.udfs.events.case_orders import CaseOrders
 from spark_cep.udfs.events.context import (
     AdvanceContext,
     MatchSet,
@@ -51,6 +52,7 @@ from spark_cep.udfs.events.table import (
     count_candidates,
     drop_null_times,
 )
+from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.values.evaluate import ErrorTally
 
 if TYPE_CHECKING:
@@ -222,12 +224,14 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     horizon: int | float | None = None,
     *,
     planner: BranchPlanner = plan_branches,
+    orders: CaseOrders | None = None,
     lookups: tuple[RemoteValues, ...] = (),
     clock: TaskClock | None = None,
 ) -> EventAdvance:
     """Matches that become certain with the new events. `horizon` None: the input has ended.
-    `planner` makes the plan once the events are known. `lookups`: of the program's remote sources,
-    in their order. `clock`: of the task; None: it begins with this advance."""
+    `planner` makes the plan once the events are known, and `orders` what each case of it runs; it
+    remembers that from one advance to the next. `lookups`: of the program's remote sources, in
+    their order. `clock`: of the task; None: it begins with this advance."""
     metrics = Metrics()
     fresh = drop_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -241,7 +245,8 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     matching = AdvanceContext(program, events, rows, meter, tally, deciding_row(program))
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
-    eager = _EagerGroups(matching, planner, state, (horizon, known))
+    cases = CaseOrders(program) if orders is None else orders
+    eager = _EagerGroups(matching, (planner, cases), state, (horizon, known))
     matches = _count_matches(_find_matches(eager, horizon), matching.meter, tally)
     used = None
     if program.consumption == "consume":
@@ -257,11 +262,11 @@ class _EagerGroups:
     def __init__(
         self,
         matching: AdvanceContext,
-        planner: BranchPlanner,
+        planning: tuple[BranchPlanner, CaseOrders],
         state: EventState,
         upto: tuple[int | float | None, _HorizonSplit],
     ) -> None:
-        horizon, rows = upto
+        (planner, self.orders), (horizon, rows) = planning, upto
         self.matching = matching
         self.plans: Sequence[BranchPlan] = ()
         self.matchers: list[BranchMatcher] = []
@@ -281,7 +286,9 @@ class _EagerGroups:
                 old = None
                 if known:
                     old = prefixes_from_rows(state.kept, number, plan.eager, rows.positions())
-                self.prefixes[number] = extend_prefixes(self.matchers[number], plan.eager, old)
+                ran = self.orders.describe(number, left_deep_shape(plan.eager))
+                with matching.meter.count_order(f"{ran}, to keep"):
+                    self.prefixes[number] = extend_prefixes(self.matchers[number], plan.eager, old)
 
     def _is_kept(self, number: int, plan: BranchPlan) -> bool:
         """Not with a repeated group: every advance numbers its iterations again."""
@@ -292,7 +299,7 @@ class _EagerGroups:
         for number, (matcher, plan) in enumerate(zip(self.matchers, self.plans, strict=True)):
             prefixes = self.prefixes.get(number, {})
             whole = {frozenset(plan.eager): prefixes[len(plan.eager)]} if prefixes else {}
-            yield from matcher.matches(plan, whole)
+            yield from matcher.matches(plan, whole, self.orders)
 
     def kept(self, stay: Flags, place: Positions) -> tuple[StoredPartials, ...]:
         """`stay`: which positions stay in the state; `place`: their rows in it."""

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ class Metrics:
     `conditions`: combinations tested and kept, by the condition's place in the program; what an
     index or a bound leaves out counts as tested. `candidates`: by variable. `stretches`: how many
     windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch and
-    slots. `swaps`: changes of plan with their reasons. `remotes`: lookups, by source.
+    slots. `orders`: pairs by the order that ran. `swaps`: changes of plan with their reasons.
+    `remotes`: lookups, by source.
     """
 
     rows: int = 0
@@ -50,6 +52,7 @@ class Metrics:
     conditions: dict[int, tuple[int, int]] = field(default_factory=dict)
     candidates: dict[int, int] = field(default_factory=dict)
     nodes: dict[tuple[int, frozenset[int]], tuple[int, int]] = field(default_factory=dict)
+    orders: dict[str, int] = field(default_factory=dict)
     swaps: list[dict[str, str]] = field(default_factory=list)
     remotes: dict[str, LookupMetrics] = field(default_factory=dict)
 
@@ -151,6 +154,14 @@ class Meter:
         counts = self._nodes.setdefault(node, [0, 0])
         counts[0] += pairs
         counts[1] += partials
+
+    @contextmanager
+    def count_order(self, order: str) -> Iterator[None]:
+        """Counts the pairs of everything within as those of an order."""
+        before = self.metrics.pairs
+        yield
+        orders = self.metrics.orders
+        orders[order] = orders.get(order, 0) + self.metrics.pairs - before
 
     def count_tests(self, conditions: Iterable[Condition], tested: float, kept: float) -> None:
         """How many combinations a test kept. Several conditions that were one test, as in an

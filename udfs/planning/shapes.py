@@ -93,3 +93,31 @@ def tree_text(shape: Shape, names: Sequence[str]) -> str:
     if isinstance(shape, int):
         return names[shape]
     return f"({tree_text(shape[0], names)} {tree_text(shape[1], names)})"
+
+
+def order_text(
+    shape: Shape | None, names: Sequence[str], kept: Collection[frozenset[int]] = ()
+) -> str:
+    """The units of a chain in the order in which they are bound; `kept` groups in brackets. None:
+    each partial match chooses.
+
+    >>> order_text(((2, 1), 0), "abc"), order_text((3, (2, (0, 1))), "abcd", [frozenset({0, 1})])
+    ('c→b→a', 'd→(c [a b])')
+    >>> order_text(((0, 1), 2), "abc", [frozenset({0, 1})]), order_text(None, "abc")
+    ('[a b]→c', '{a, b, c}')
+    """
+    if shape is None:
+        return f"{{{', '.join(names)}}}"
+    units: list[str] = []
+    while not isinstance(shape, int) and frozenset(slots_of(shape)) not in kept:
+        shape, unit = shape
+        units.append(_unit_text(unit, names, kept))
+    return "→".join([_unit_text(shape, names, kept), *reversed(units)])
+
+
+def _unit_text(shape: Shape, names: Sequence[str], kept: Collection[frozenset[int]]) -> str:
+    if isinstance(shape, int):
+        return names[shape]
+    if frozenset(slots_of(shape)) in kept:
+        return f"[{' '.join(names[slot] for slot in slots_of(shape))}]"
+    return f"({_unit_text(shape[0], names, kept)} {_unit_text(shape[1], names, kept)})"
