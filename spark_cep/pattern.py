@@ -45,6 +45,13 @@ class NoEvent:
 
 
 @dataclass(frozen=True)
+class NoGroup:
+    """No occurrence of `part`, a group of events, may lie at this place of the pattern."""
+
+    part: EventPatternNode
+
+
+@dataclass(frozen=True)
 class Repeat:
     """`part` repeated `low` to `high` times; `high` None: without end. Its variables are bound to
     lists of rows."""
@@ -76,13 +83,13 @@ class AnyOf:
     parts: tuple[EventPatternNode, ...]
 
 
-EventPatternNode = Event | NoEvent | Repeat | OptionalPart | Seq | AllOf | AnyOf
+EventPatternNode = Event | NoEvent | NoGroup | Repeat | OptionalPart | Seq | AllOf | AnyOf
 
 
 def children(node: EventPatternNode) -> tuple[EventPatternNode, ...]:
     if isinstance(node, Seq | AllOf | AnyOf):
         return node.parts
-    if isinstance(node, Repeat | OptionalPart):
+    if isinstance(node, Repeat | OptionalPart | NoGroup):
         return (node.part,)
     if isinstance(node, NoEvent):
         return (node.event,)
@@ -99,6 +106,8 @@ def iter_events(node: EventPatternNode) -> Iterator[tuple[Event, bool]]:
         yield node, False
     elif isinstance(node, NoEvent):
         yield node.event, True
+    elif isinstance(node, NoGroup):
+        yield from ((each, True) for each, _ in iter_events(node.part))
     else:
         for child in children(node):
             yield from iter_events(child)
@@ -374,29 +383,50 @@ def event(name: str, condition: ConditionLike | None = None) -> Pattern:
 
 @public
 def no(part: PatternPart) -> Pattern:
-    """A negated event: no such row occurs at this place of the pattern.
+    """A negated event or group: nothing of the kind occurs at this place of the pattern.
 
     Args:
-        part: The name of a variable, or an event without a quantifier.
+        part: The name of a variable, an event, or a group of events: `seq`, `all_of` and `any_of`
+            of plain variables, nested freely. There is no quantifier in it.
 
     Returns:
-        The pattern, as `"!x"` gives it.
+        The pattern. `no("x")` is what `"!x"` gives.
 
     Raises:
-        PatternError: `part` is more than one event, or has a quantifier.
+        PatternError: `part` has a quantifier, an optional part or another NOT.
 
     Example:
         >>> seq("a", no("x"), "b") == seq("a", "!x", "b")
         True
+        >>> seq("a", no(seq("x", "y")), "b").root.parts[1]  # doctest: +ELLIPSIS
+        NoGroup(part=Seq(parts=(Event(name='x', condition=None), Event(...))))
     """
     pattern = _as_pattern(part, "no")
-    if not isinstance(pattern.root, Event):
+    if isinstance(pattern.root, Event):
+        return replace(pattern, root=NoEvent(pattern.root))
+    _check_negated(pattern.root)
+    return replace(pattern, root=NoGroup(pattern.root))
+
+
+def _check_negated(node: EventPatternNode) -> None:
+    if isinstance(node, Repeat):
         raise PatternError(
-            "no(...) takes one variable without a quantifier",
-            hint='write no("x") or no(event("x", condition)); a quantifier or a group '
-            "cannot be negated",
+            "no(...) takes no quantifier",
+            hint='write no("x"): no such row at all; for fewer than three of them write '
+            'no(seq("x1", "x2", "x3"))',
         )
-    return replace(pattern, root=NoEvent(pattern.root))
+    if isinstance(node, OptionalPart):
+        raise PatternError(
+            "no(...) takes no optional part",
+            hint="leave it out: the rest without it must not occur either",
+        )
+    if isinstance(node, NoEvent | NoGroup):
+        raise PatternError(
+            "no(...) cannot contain another NOT",
+            hint="negate a group of events that all occur: no(seq(...)), no(all_of(...))",
+        )
+    for child in children(node):
+        _check_negated(child)
 
 
 def _combine(name: str, kind: type[Seq | AllOf | AnyOf], parts: tuple[PatternPart, ...]) -> Pattern:

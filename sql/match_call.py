@@ -20,6 +20,7 @@ from spark_cep.pattern import (
     Event,
     EventPatternNode,
     NoEvent,
+    NoGroup,
     OptionalPart,
     Pattern,
     Repeat,
@@ -422,7 +423,7 @@ def _add_conditions(node: EventPatternNode, conditions: Mapping[str, str]) -> Ev
     if isinstance(node, NoEvent):
         condition = conditions.get(node.event.name.casefold())
         return NoEvent(replace(node.event, condition=condition))
-    if isinstance(node, Repeat | OptionalPart):
+    if isinstance(node, Repeat | OptionalPart | NoGroup):
         return replace(node, part=_add_conditions(node.part, conditions))
     assert isinstance(node, Seq | AllOf | AnyOf)
     return replace(node, parts=tuple(_add_conditions(part, conditions) for part in node.parts))

@@ -219,7 +219,7 @@ class _EventPatternReader:
         self.depth = 0
 
     def part(self) -> Pattern:
-        """An operator with its parts, a negated variable or a variable; then a quantifier."""
+        """An operator with its parts or a variable, negated or with a quantifier."""
         begin = self.index
         if self.depth > _MAX_DEPTH:
             raise self.statement.error_at(
@@ -229,15 +229,19 @@ class _EventPatternReader:
             )
         if self._word("NOT", "NEG") or self._symbol("!", "~"):
             self.index += 1
-            return self._checked(begin, lambda: no(self._variable()))
-        operator = None
-        if self.statement.symbol(self.index + 1, "(") and self._word(*_OPERATORS):
-            operator = _OPERATORS[self.statement.tokens[self.index].text.upper()]
-        pattern = self._variable() if operator is None else self._group(operator)
+            negated = self._operand()
+            return self._checked(begin, lambda: no(negated))
+        pattern = self._operand()
         quantifier = self._quantifier()
         if quantifier is None:
             return pattern
         return self._checked(begin, lambda: pattern.times(quantifier))
+
+    def _operand(self) -> Pattern:
+        """An operator with its parts, or a variable."""
+        if self.statement.symbol(self.index + 1, "(") and self._word(*_OPERATORS):
+            return self._group(_OPERATORS[self.statement.tokens[self.index].text.upper()])
+        return self._variable()
 
     def _group(self, operator: object) -> Pattern:
         assert callable(operator)

@@ -14,6 +14,7 @@ from spark_cep.pattern import (
     Event,
     EventPatternNode,
     NoEvent,
+    NoGroup,
     OptionalPart,
     Pattern,
     Repeat,
@@ -83,6 +84,8 @@ def _code(node: EventPatternNode) -> str:
         return f"event({', '.join(map(repr, filter(None, (node.name, node.condition))))})"
     if isinstance(node, NoEvent):
         return f"no({_code(node.event)})"
+    if isinstance(node, NoGroup):
+        return f"no({_code(node.part)})"
     if isinstance(node, OptionalPart):
         return f"{_code(node.part)}.optional()"
     if isinstance(node, Repeat):
@@ -98,14 +101,14 @@ def needs_time_window(root: EventPatternNode) -> bool:
 
 
 def _has_open_not(tree: EventPatternNode) -> bool:
-    if isinstance(tree, Event | NoEvent):
+    if isinstance(tree, Event | NoEvent | NoGroup):
         return False
     if isinstance(tree, Repeat | OptionalPart):
         return _has_open_not(tree.part)
     filled = [bool(positives(part)) for part in tree.parts]
     return any(
         not (isinstance(tree, Seq) and any(filled[:place]) and any(filled[place + 1 :]))
-        if isinstance(part, NoEvent)
+        if isinstance(part, NoEvent | NoGroup)
         else _has_open_not(part)
         for place, part in enumerate(tree.parts)
     )
@@ -118,7 +121,7 @@ def may_be_empty(node: EventPatternNode) -> bool:
 def has_two_readings(node: EventPatternNode) -> bool:
     """Whether a part that may be empty stands in an OR or an optional part: then one assignment
     of rows can be read in two ways, with [] or with NULL."""
-    if isinstance(node, Event | NoEvent):
+    if isinstance(node, Event | NoEvent | NoGroup):
         return False
     parts = (node.part,) if isinstance(node, Repeat | OptionalPart) else node.parts
     alone = isinstance(node, AnyOf | OptionalPart) and any(may_be_empty(part) for part in parts)

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from spark_cep.events.together import VariablePlace, variable_places
 from spark_cep.pattern import EventPatternNode, Repeat, children, iter_events
 from tests.reference.choices import positives
 
@@ -145,7 +146,7 @@ def cross_conditions(draw: st.DrawFn, root: EventPatternNode) -> tuple[str, ...]
     lists = _lists(root)
     templates = st.sampled_from(_kinds(names, negated, lists))
     texts = [
-        _filled(draw, draw(st.sampled_from(draw(templates))), names, negated, lists)
+        _filled(draw, draw(st.sampled_from(draw(templates))), root, names, lists)
         for _ in range(draw(st.sampled_from([0, 1, 1, 1, 2, 2, 3])))
         if len(names) > 1 or negated or lists
     ]
@@ -176,19 +177,28 @@ def _kinds(names: list[str], negated: list[str], lists: list[str]) -> list[Seque
 
 
 def _filled(
-    draw: st.DrawFn, template: str, names: list[str], negated: list[str], lists: list[str]
+    draw: st.DrawFn, template: str, root: EventPatternNode, names: list[str], lists: list[str]
 ) -> str:
-    """The template with different variables, at most one of them negated."""
+    """The template with different variables; negated ones of one group at most."""
+    negated = [event.name for event, is_negated in iter_events(root) if is_negated]
+    places = {each.name: each for each in variable_places(root)}
     chosen: dict[str, str] = {}
     if "{b}" in template:
         chosen["b"] = draw(st.sampled_from(lists))
     for place in (place for place in "vwu" if f"{{{place}}}" in template):
         free = [name for name in names if name not in chosen.values()]
-        if not set(chosen.values()) & set(negated):
-            # What a NOT depends on is worth more tests than its share of the names.
-            free += negated * 2
+        taken = [places[name] for name in chosen.values() if name in negated]
+        # What a NOT depends on is worth more tests than its share of the names.
+        free += 2 * [
+            name for name in negated
+            if name not in chosen.values() and all(_share_a_not(places[name], t) for t in taken)
+        ]  # fmt: skip
         chosen[place] = draw(st.sampled_from(free))
     return template.format(**chosen)
+
+
+def _share_a_not(one: VariablePlace, other: VariablePlace) -> bool:
+    return one.negation == other.negation and not one.excludes(other)
 
 
 def _lists(node: EventPatternNode) -> list[str]:

@@ -20,6 +20,7 @@ from spark_cep.pattern import (
     Event,
     EventPatternNode,
     NoEvent,
+    NoGroup,
     OptionalPart,
     Pattern,
     Repeat,
@@ -43,14 +44,20 @@ class _Names:
 
     positive: list[str] = field(default_factory=lambda: list("abcde"))
     negated: list[str] = field(default_factory=lambda: ["y", "x"])
+    groups: bool = False
 
 
 @st.composite
 def cases(
-    draw: st.DrawFn, selections: Sequence[str | None] = (None,), *, consuming: bool = False
+    draw: st.DrawFn,
+    selections: Sequence[str | None] = (None,),
+    *,
+    consuming: bool = False,
+    groups: bool = False,
 ) -> Case:
-    """A pattern and rows. `selections`: what `Pattern.selection` is drawn from."""
-    root = draw(roots())
+    """A pattern and rows. `selections`: what `Pattern.selection` is drawn from. `groups`: with NOTs
+    of groups."""
+    root = draw(roots(groups=groups))
     order_by = draw(st.sampled_from([("t",), ("t",), ("t", "x"), ("t", "x DESC NULLS FIRST")]))
     pattern = Pattern(
         root,
@@ -72,9 +79,9 @@ def cases(
 
 
 @st.composite
-def roots(draw: st.DrawFn) -> EventPatternNode:
+def roots(draw: st.DrawFn, *, groups: bool = False) -> EventPatternNode:
     """A tree that binds at least one row."""
-    names = _Names()
+    names = _Names(negated=list("zwyx"), groups=True) if groups else _Names()
     parts = [draw(_nodes(names, DEPTH - 1)) for _ in range(draw(st.integers(1, 3)))]
     node = draw(_combined(parts, names))
     return node if names.positive != list("abcde") else Event("a", draw(own_conditions()))
@@ -125,7 +132,7 @@ def _groups(draw: st.DrawFn, names: _Names) -> EventPatternNode:
     parts: list[EventPatternNode] = [draw(_events(names.positive))]
     if names.positive and draw(st.integers(0, 3)) > 0:
         if names.negated and draw(st.integers(0, 3)) == 0:
-            parts.append(NoEvent(draw(_events(names.negated))))
+            parts.append(draw(_negated(names)))
         parts.append(draw(_events(names.positive)))
     return _repeated(draw, Seq(tuple(parts)))
 
@@ -139,11 +146,27 @@ def _combined(draw: st.DrawFn, parts: list[EventPatternNode], names: _Names) -> 
     kinds: list[type[Seq | AllOf | AnyOf]] = [Seq, Seq, Seq, AllOf, AllOf, AnyOf]
     kind = draw(st.sampled_from(kinds))
     if kind is not AnyOf:
-        for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
+        for _ in range(draw(st.sampled_from([0, 1, 1] if names.groups else [0, 0, 0, 1, 1, 2]))):
             if names.negated:
-                negated = NoEvent(draw(_events(names.negated)))
-                kept.insert(draw(st.integers(0, len(kept))), negated)
+                kept.insert(draw(st.integers(0, len(kept))), draw(_negated(names)))
     return kind(tuple(kept))
+
+
+@st.composite
+def _negated(draw: st.DrawFn, names: _Names) -> EventPatternNode:
+    """NOT of a variable, or of a group of two or three."""
+    count = draw(st.sampled_from([2, 2, 3, 1])) if names.groups else 1
+    parts: list[EventPatternNode] = [
+        draw(_events(names.negated)) for _ in range(min(count, len(names.negated)))
+    ]
+    if len(parts) == 1:
+        return NoEvent(parts[0])
+    kinds: list[type[Seq | AllOf | AnyOf]] = [Seq, Seq, AllOf, AllOf, AnyOf]
+    kind = draw(st.sampled_from(kinds))
+    if len(parts) > 2:
+        parts = [parts[0], draw(st.sampled_from(kinds))(tuple(parts[1:]))]
+        draw(st.randoms()).shuffle(parts)
+    return NoGroup(kind(tuple(parts)))
 
 
 @st.composite

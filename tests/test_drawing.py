@@ -90,6 +90,11 @@ def cases() -> Iterator[tuple[str, dict[str, Any]]]:
     negated = facts("lazy-chain", ["a", "b"], chain("b", "a"))
     negated["before"]["candidates"]["x"] = ["kind = 'X'"]
     yield "a negated variable", negated
+    group = {"kind": "not", "text": "SEQ(x, y)", "variables": ["x", "y"]}
+    grouped = facts("lazy-chain", ["a", "b"], chain("b", "a"))
+    grouped["parts"] = of("seq", event("a"), group, event("b"))
+    grouped["before"]["candidates"] |= {"x": [], "y": []}
+    yield "a negated group", grouped
 
 
 CASES = dict(cases())
@@ -283,6 +288,11 @@ def test_a_repeated_group_is_one_step_and_none_of_its_variables_is_negated() -> 
 
 def test_a_variable_that_no_branch_binds_is_negated() -> None:
     assert texts(CASES["a negated variable"])[-1] == "NOT x"
+
+
+def test_a_negated_group_is_one_box() -> None:
+    found = texts(CASES["a negated group"])
+    assert [text for text in found if text.startswith("NOT")] == ["NOT SEQ(x, y)"]
 
 
 def test_many_branches_are_listed_after_the_first_few() -> None:

@@ -11,7 +11,7 @@ import pytest
 from spark_cep.api import explain
 from spark_cep.errors import PlanError
 from spark_cep.explanation.page import render_page
-from spark_cep.explanation.plan import MatchPlan, pattern_parts
+from spark_cep.explanation.plan import MatchPlan, pattern_parts, pattern_text
 from spark_cep.pattern import Pattern, all_of, any_of, no, seq
 from spark_cep.spark.metrics import AnswerRecord, keep_record
 from spark_cep.spark.report import add_stream_facts
@@ -141,6 +141,16 @@ def test_a_page_shows_all_plans_of_a_dataframe() -> None:
 def test_a_plan_survives_a_round_trip_through_plain_data() -> None:
     found = plan()
     assert MatchPlan(found.to_dict()).to_html() == found.to_html()
+
+
+def test_a_negated_group_is_one_part_with_its_text() -> None:
+    root = seq("a", no(seq("x", any_of("y", "z"))), "b").root
+    assert pattern_text(root) == "SEQ(a, NOT SEQ(x, OR(y, z)), b)"
+    assert pattern_parts(root)["parts"][1] == {
+        "kind": "not",
+        "text": "SEQ(x, OR(y, z))",
+        "variables": ["x", "y", "z"],
+    }
 
 
 def test_the_structure_of_a_pattern_is_plain_data() -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.errors import LimitError, PatternError
-from spark_cep.pattern import event, no, seq
+from spark_cep.pattern import all_of, event, no, seq
 from spark_cep.udfs.errors import WorkerError, parse_error
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.events.metrics import format_tree, format_window
@@ -369,10 +369,17 @@ def test_seconds_may_have_a_fraction_and_pairs_may_not() -> None:
 
 def test_patterns_and_windows_are_named_as_they_are_written() -> None:
     nested = seq(
-        "a", event("b+", "kind = 'B'"), no("x"), event("c{2,3}", "kind = 'C'"), "d"
+        "a",
+        event("b+", "kind = 'B'"),
+        no("x"),
+        event("c{2,3}", "kind = 'C'"),
+        no(seq("y", all_of("v", "w"))),
+        "d",
     ).within(5)
     made = pipeline(nested, [row(1, "A")]).program
-    assert format_tree(made, made.tree) == "seq(a, b+, no(x), c{2,3}, d)"
+    assert format_tree(made, made.tree) == (
+        "seq(a, b+, no(x), c{2,3}, no(seq(y, all_of(v, w))), d)"
+    )
     for kind, size, wanted in (
         ("timestamp", 600_000_000, "10 minutes"),
         ("timestamp", 1_500_000, "1,500 milliseconds"),

@@ -187,7 +187,7 @@ def _variable(variable: Variable) -> Data:
 
 
 def _tree(tree: Tree) -> Data:
-    if tree.kind in {"event", "not"}:
+    if tree.kind in {"event", "not"} and not tree.parts:
         return {tree.kind: tree.variable}
     return {
         tree.kind: [_tree(each) for each in tree.parts],

@@ -85,12 +85,21 @@ class Negation:
     place "between": both are given. "start": no `after`; the window before the latest event is the
     bound. "end": no `before`; the window after the earliest event is. "around" (inside AND):
     neither is given, both windows bound it.
+
+    With `group`, no occurrence of the group lies there: no rows that meet its conditions and its
+    order, all of them in the range, within one window. `variable` is the group's first one.
     """
 
     variable: int
     place: Literal["between", "start", "end", "around"]
     after: tuple[int, ...] = ()
     before: tuple[int, ...] = ()
+    group: Branch | None = None
+
+    @property
+    def variables(self) -> frozenset[int]:
+        """The negated variables."""
+        return frozenset({self.variable}) if self.group is None else self.group.filled()
 
 
 @dataclass(frozen=True)
@@ -120,8 +129,9 @@ class Branch:
 class Tree:
     """A node of the pattern.
 
-    kind "event" and "not": `variable`. "seq", "all", "any": `parts`. "repeat": one part,
-    `low`..`high` times (high None: no limit), binding lists. "optional": one part or nothing.
+    kind "event": `variable`. "not": `variable`, or one part, a group. "seq", "all", "any": `parts`.
+    "repeat": one part, `low`..`high` times (high None: no limit), binding lists. "optional": one
+    part or nothing.
     """
 
     kind: Literal["event", "not", "seq", "all", "any", "repeat", "optional"]

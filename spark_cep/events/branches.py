@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
+from typing import Literal
 
 from spark_cep.errors import PatternError
 from spark_cep.pattern import (
@@ -20,10 +21,12 @@ from spark_cep.pattern import (
     Event,
     EventPatternNode,
     NoEvent,
+    NoGroup,
     OptionalPart,
     Repeat,
     Seq,
     children,
+    iter_events,
 )
 from spark_cep.udfs.program import Branch, Negation, Slot, Tree
 
@@ -66,6 +69,8 @@ def _tree(node: EventPatternNode, index: Mapping[str, int]) -> Tree:
         return Tree("event", variable=index[node.name])
     if isinstance(node, NoEvent):
         return Tree("not", variable=index[node.event.name])
+    if isinstance(node, NoGroup):
+        return Tree("not", parts=(_tree(node.part, index),))
     if isinstance(node, AnyOf):
         _check_any(node)
     if isinstance(node, Repeat):
@@ -80,12 +85,20 @@ def _tree(node: EventPatternNode, index: Mapping[str, int]) -> Tree:
 
 def _check_any(node: AnyOf) -> None:
     for part in node.parts:
-        if isinstance(part, NoEvent):
-            name = part.event.name
+        if isinstance(part, NoEvent | NoGroup):
+            name = _negated_names(part)
             raise PatternError(
                 f"NOT {name} is an alternative of any_of, so nothing bounds it",
-                hint=f'put it into a sequence: any_of(seq("a", "!{name}", "b"), ...)',
+                hint='put it into a sequence: any_of(seq("a", no(...), "b"), ...)'
+                if isinstance(part, NoGroup)
+                else f'put it into a sequence: any_of(seq("a", "!{name}", "b"), ...)',
             )
+
+
+def _negated_names(node: NoEvent | NoGroup) -> str:
+    """As messages name it: x, or (x, y) for a group."""
+    names = [event.name for event, _ in iter_events(node)]
+    return names[0] if isinstance(node, NoEvent) else f"({', '.join(names)})"
 
 
 def _check_body(body: EventPatternNode) -> None:
@@ -100,20 +113,20 @@ def _check_body(body: EventPatternNode) -> None:
     if not isinstance(body, Seq):
         raise PatternError(f"a quantifier cannot be applied to {_describe(body)}", hint=hint)
     for part in body.parts:
-        if not isinstance(part, Event | NoEvent):
+        if not isinstance(part, Event | NoEvent | NoGroup):
             raise PatternError(f"a repeated group cannot contain {_describe(part)}", hint=hint)
     for part in (body.parts[0], body.parts[-1]):
-        if isinstance(part, NoEvent):
+        if isinstance(part, NoEvent | NoGroup):
             raise PatternError(
-                f"NOT {part.event.name} cannot be the first or last part of a repeated group",
+                f"NOT {_negated_names(part)} cannot be the first or last part of a repeated group",
                 hint=hint,
             )
 
 
 def _describe(node: EventPatternNode) -> str:
     names = {
-        NoEvent: "a NOT", Repeat: "another quantified part", OptionalPart: "an optional part",
-        Seq: "a sequence", AllOf: "all_of", AnyOf: "any_of",
+        NoEvent: "a NOT", NoGroup: "a NOT", Repeat: "another quantified part",
+        OptionalPart: "an optional part", Seq: "a sequence", AllOf: "all_of", AnyOf: "any_of",
     }  # fmt: skip
     return names.get(type(node), "a variable")
 
@@ -132,6 +145,7 @@ class _BranchChoice:
 
 def _choices(tree: Tree) -> Iterator[_BranchChoice]:
     if tree.kind in {"event", "not"}:
+        # The alternatives of a NOT are no choice: none of them may occur.
         yield _BranchChoice(tree)
     elif tree.kind == "any":
         for part in tree.parts:
@@ -178,6 +192,8 @@ def _flatten(tree: Tree, parts: tuple[Tree, ...]) -> Tree:
 def _positives(tree: Tree) -> list[int]:
     if tree.kind == "event":
         return [tree.variable]
+    if tree.kind == "not":
+        return []
     return [v for part in tree.parts for v in _positives(part)]
 
 
@@ -209,13 +225,9 @@ class _SlotCollector:
             if part.kind == "not":
                 before, after = filled[place + 1 :], filled[:place]
                 in_sequence = tree.kind == "seq"
-                self.negations.append(
-                    _negation(
-                        part.variable,
-                        next((s for s in reversed(after) if s), ()) if in_sequence else (),
-                        next((s for s in before if s), ()) if in_sequence else (),
-                    )
-                )
+                earlier = next((s for s in reversed(after) if s), ()) if in_sequence else ()
+                later = next((s for s in before if s), ()) if in_sequence else ()
+                self.negations += _negations(part, earlier, later)
         return tuple(slot for slots in filled for slot in slots)
 
     def _slot(self, slot: Slot) -> tuple[int, ...]:
@@ -233,14 +245,27 @@ class _SlotCollector:
         )
 
 
-def _negation(variable: int, after: tuple[int, ...], before: tuple[int, ...]) -> Negation:
-    if after and before:
-        return Negation(variable, "between", after, before)
-    if before:
-        return Negation(variable, "start", (), before)
-    if after:
-        return Negation(variable, "end", after, ())
-    return Negation(variable, "around")
+def _negations(tree: Tree, after: tuple[int, ...], before: tuple[int, ...]) -> Iterator[Negation]:
+    """The negations of one NOT: that no alternative of a group occurs is a NOT of each."""
+    place = _PLACES[bool(after), bool(before)]
+    if not tree.parts:
+        yield Negation(tree.variable, place, after, before)
+        return
+    for choice in _choices(tree.parts[0]):
+        assert choice.tree is not None
+        collector = _SlotCollector()
+        collector.add(choice.tree)
+        slots = collector.slots
+        group = Branch(tuple(slots), frozenset(collector.precedes)) if len(slots) > 1 else None
+        yield Negation(slots[0].variables[0], place, after, before, group)
+
+
+_PLACES: Mapping[tuple[bool, bool], Literal["between", "start", "end", "around"]] = {
+    (True, True): "between",
+    (False, True): "start",
+    (True, False): "end",
+    (False, False): "around",
+}
 
 
 def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window: bool) -> Branch:
@@ -250,7 +275,7 @@ def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window:
     if not has_time_window:
         for negation in collector.negations:
             if negation.place != "between":
-                raise _unbounded_error(names[negation.variable], negation)
+                raise _unbounded_error(names, negation)
     return Branch(
         tuple(collector.slots),
         frozenset(collector.precedes),
@@ -259,7 +284,10 @@ def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window:
     )
 
 
-def _unbounded_error(name: str, negation: Negation) -> PatternError:
+def _unbounded_error(names: Mapping[int, str], negation: Negation) -> PatternError:
+    name = names[negation.variable]
+    if negation.group is not None:
+        name = f"({', '.join(names[v] for v in sorted(negation.variables))})"
     where = {
         "start": "at the start of the pattern (or after parts that may be empty)",
         "end": "at the end of the pattern (or before parts that may be empty)",

@@ -315,7 +315,7 @@ def infer_keys(equalities: Iterable[ColumnEquality], rules: MatchSemantics) -> t
     - Two members of a repeated group are equal within one iteration only; an edge to a variable
       outside the group connects the iterations. If all filled variables belong to one list there is
       no such edge, and nothing is inferred.
-    - A negated variable has an edge to a filled one: then rows with another key never block.
+    - Each negated variable has an edge to a filled one: then rows with another key never block.
 
     Under skip-till-next a run takes rows by the conjuncts whose variables are bound so far, and
     keeps them. So each row must be connected to the bound ones when it is taken: all pairs of
@@ -347,8 +347,9 @@ def _connects(branch: Branch, edges: set[VariablePair], strategy: Strategy) -> b
     if not _is_connected(filled, edges):
         return False
     for negation in _negations(branch):
-        if not any(frozenset({negation.variable, v}) in edges for v in filled):
-            return False
+        for negated in negation.variables:
+            if not any(frozenset({negated, v}) in edges for v in filled):
+                return False
     return strategy != "next" or _connects_when_taken(branch, edges)
 
 

@@ -22,6 +22,7 @@ from spark_cep.events.classification import (
     infer_keys,
 )
 from spark_cep.events.compiled import CompiledEventQuery, CompiledPattern
+from spark_cep.events.together import names_sound_variables, variable_places
 from spark_cep.expressions.conditions import ConditionText, Conjunct, parse_conjuncts
 from spark_cep.expressions.lookups import Lookups
 from spark_cep.expressions.names import PatternNames
@@ -223,9 +224,10 @@ def _gather_conditions(work: _Compilation) -> None:
         elif event.condition is not None:
             work.columns.append((number, event.condition))
     sources += [ConditionText(text) for text in work.pattern.conditions]
+    places = variable_places(work.pattern.root)
     for source in sources:
         found = parse_conjuncts(source, work.names, work.problems, work.session.lookups)
-        work.conjuncts.extend(found)
+        work.conjuncts.extend(c for c in found if names_sound_variables(c, places, work.problems))
 
 
 def _check_columns(work: _Compilation) -> None:

@@ -23,6 +23,7 @@ from spark_cep.explanation.facts import (
     group_members,
     is_chain,
     left_deep_shape,
+    negated_groups,
     negated_variables,
     plan_branches,
     plan_title,
@@ -84,10 +85,14 @@ def _plan_sections(facts: PlanFacts) -> Iterator[Sketch]:
         yield Sketch((make_box([f"branch {number}: {clip_text(names)}"], hint=names),))
     if cost_unit(facts) and any(branch.nodes for branch in branches):
         yield Sketch((make_box([f"pairs and matches are for{cost_unit(facts)}"]),))
+    groups = negated_groups(facts)
+    grouped = {name for group in groups for name in group["variables"]}
     negated = [
         _variable_box(name, facts, prefix="NOT ", style="not", cells=_NARROW_CELLS)
         for name in negated_variables(facts)
+        if name not in grouped
     ]
+    negated += [_part_box(group, facts) for group in groups]
     if negated:
         heading = "tested as soon as the variables around it are bound"
         yield _add_heading(heading, Sketch(arrange_row(negated)))
@@ -453,6 +458,9 @@ def _part_box(part: Mapping[str, Any], facts: PlanFacts) -> Box:
     if part["kind"] == "mark":
         return make_box([part["text"]], "state")
     is_negated = part["kind"] == "not"
+    if "text" in part:
+        lines = [f"NOT {part['text']}", *(_condition_line(v, facts) for v in part["variables"])]
+        return make_box([clip_text(line) for line in lines], "not", hint="\n".join(lines))
     return _variable_box(
         part["variable"],
         facts,
@@ -460,6 +468,11 @@ def _part_box(part: Mapping[str, Any], facts: PlanFacts) -> Box:
         style="not" if is_negated else "event",
         cells=_NARROW_CELLS,
     )
+
+
+def _condition_line(variable: str, facts: PlanFacts) -> str:
+    conditions = facts["before"]["candidates"].get(variable)
+    return f"{variable} where {' AND '.join(conditions)}" if conditions else f"{variable} any row"
 
 
 def _box_part(box: Box) -> _AutomatonPart:

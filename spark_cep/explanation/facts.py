@@ -131,6 +131,18 @@ def negated_variables(facts: PlanFacts) -> list[str]:
     return [name for name in facts["before"]["candidates"] if name not in bound]
 
 
+def negated_groups(facts: PlanFacts) -> list[Mapping[str, Any]]:
+    """The parts of the pattern that are NOTs of groups."""
+
+    def find(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if part.get("kind") == "not" and "text" in part:
+            yield part
+        for inner in part.get("parts") or ():
+            yield from find(inner)
+
+    return list(find(facts.get("parts") or {}))
+
+
 def binds_late(facts: PlanFacts) -> bool:
     """Whether a plan decides the order. Under other strategies runs take rows as they come."""
     return str(facts["strategy"]).startswith("skip till any")

@@ -50,6 +50,8 @@ def pattern_text(node: p.EventPatternNode) -> str:
         return node.name
     if isinstance(node, p.NoEvent):
         return f"NOT {node.event.name}"
+    if isinstance(node, p.NoGroup):
+        return f"NOT {pattern_text(node.part)}"
     if isinstance(node, p.Repeat | p.OptionalPart):
         mark = "?" if isinstance(node, p.OptionalPart) else _quantifier_text(node.low, node.high)
         return pattern_text(node.part) + mark
@@ -67,6 +69,9 @@ def pattern_parts(node: p.EventPatternNode) -> dict[str, Any]:
         return {"kind": "event", "variable": node.name}
     if isinstance(node, p.NoEvent):
         return {"kind": "not", "variable": node.event.name}
+    if isinstance(node, p.NoGroup):
+        inside = [event.name for event, _ in p.iter_events(node.part)]
+        return {"kind": "not", "text": pattern_text(node.part), "variables": inside}
     parts = [pattern_parts(each) for each in p.children(node)]
     if isinstance(node, p.Repeat):
         return {"kind": "repeat", "parts": parts, "low": node.low, "high": node.high}

@@ -217,15 +217,6 @@ def _is_sound(conjunct: Conjunct, variables: Sequence[Variable], problems: Probl
             conjunct.place,
             hint="compare a column of a variable, such as a.price > 10",
         )
-    negated = sorted(v for v in conjunct.variables if variables[v].negated)
-    if len(negated) > 1:
-        both = " and ".join(variables[v].name for v in negated)
-        problems.add(
-            f"{conjunct.text} refers to more than one negated variable: {both}",
-            conjunct.place,
-            hint="write one condition for each negated variable, with variables that are not "
-            "negated",
-        )
     return len(problems.found) == before
 
 

@@ -334,9 +334,7 @@ def build_tree(node: SaseNode, conditions: dict[str, str]) -> Pattern:
     if isinstance(node, EventDeclaration):
         return _build_event(node, conditions)
     if isinstance(node, EventNegation):
-        if not isinstance(node.part, EventDeclaration):
-            hint = "NOT takes one event: NOT(Stock x); write a NOT for each event"
-            raise_syntax_error("NOT is applied to more than one event", node.place, hint)
+        _check_negated(node.part)
         return no(build_tree(node.part, conditions))
     if isinstance(node, Repetition):
         _check_body(node)
@@ -346,6 +344,17 @@ def build_tree(node: SaseNode, conditions: dict[str, str]) -> Pattern:
         _check_sides(node)
     combine = {"seq": seq, "all": all_of, "any": any_of}[node.kind]
     return combine(*(build_tree(part, conditions) for part in node.parts))
+
+
+def _check_negated(node: SaseNode) -> None:
+    if isinstance(node, EventNegation):
+        hint = "write NOT(A a), or a group of events that must not all occur: NOT(SEQ(A a, B b))"
+        raise_syntax_error("a negated event is negated again", node.place, hint)
+    if isinstance(node, Repetition):
+        hint = "write NOT(A a): no such row at all; NOT(SEQ(A a1, A a2)): not two of them"
+        raise_syntax_error("a negated event has a quantifier", node.place, hint)
+    for part in node.parts if isinstance(node, Combination) else ():
+        _check_negated(part)
 
 
 def _build_event(node: EventDeclaration, conditions: dict[str, str]) -> Pattern:
@@ -396,10 +405,16 @@ def check_bounds(node: SaseNode, pattern: Pattern, problems: Problems) -> None:
     except PatternError as error:
         place, hint = node.place, error.hint
         for negated in _find_negations(node):
-            if error.message.startswith(f"NOT {negated.part.name} "):  # type: ignore[union-attr]
+            if error.message.startswith(f"NOT {_negated_names(negated)} "):
                 place = negated.place
                 hint = "add WITHIN 10 minutes, or put it between two events that are always there"
         problems.add(error.message, place, hint=hint)
+
+
+def _negated_names(node: EventNegation) -> str:
+    """As `build_branches` names them: x, or (x, y) for a group."""
+    names = [each.name for each in _walk_variables(node, SaseVariable(_NO_DECLARATION))]
+    return names[0] if isinstance(node.part, EventDeclaration) else f"({', '.join(names)})"
 
 
 def _find_negations(node: SaseNode) -> Iterator[EventNegation]:

@@ -85,8 +85,13 @@ def models(draw: DrawFn, largest: int = 5) -> BranchModel:
     repeated = draw(st.sampled_from([None, None, None, *range(size)]))
     slots = {} if repeated is None else {repeated: listed(repeated, 1, draw(st.integers(1, 3)))}
     gaps = draw(st.lists(st.sampled_from(sorted(order)), max_size=1)) if order else []
-    negations = [Negation(size, "between", after=(i,), before=(j,)) for i, j in gaps]
+    within = draw(st.sampled_from([sequence(2), frozenset[tuple[int, int]]()]))
+    group = Branch((Slot((size,)), Slot((size + 1,))), within)
+    negated = draw(st.sampled_from([None, group]))
+    negations = [Negation(size, "between", after=(i,), before=(j,), group=negated) for i, j in gaps]
     conditions += [compared(i, size) for i, _ in gaps]
+    if negations and negated is not None:
+        conditions.append(compared(size, size + 1))
     return model(size, conditions, order, slots=slots, negations=negations)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import AllOf, Event, EventPatternNode, NoEvent, Repeat, Seq
+from spark_cep.pattern import AllOf, Event, EventPatternNode, NoEvent, NoGroup, Repeat, Seq
 from tests.reference.rows import Key, Row
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def assignments(
             if after is None or row.key > after:
                 budget.spend()
                 yield {tree.name: (row,)}
-    elif isinstance(tree, NoEvent):
+    elif isinstance(tree, NoEvent | NoGroup):
         yield {}
     elif isinstance(tree, Seq):
         yield from _in_sequence(tree.parts, candidates, after, budget)

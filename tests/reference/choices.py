@@ -17,6 +17,7 @@ from spark_cep.pattern import (
     Event,
     EventPatternNode,
     NoEvent,
+    NoGroup,
     OptionalPart,
     Repeat,
     Seq,
@@ -41,13 +42,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Barrier:
-    """Where no row of `variable` may lie: after the rows `after`, before the rows `before`.
+    """Where no occurrence of `absent`, a choice of its own, may lie: after the rows `after`, before
+    the rows `before`.
 
     None where there is no filled part on that side. `iteration` is given inside a repeated
     group: conditions of the NOT see that iteration's rows.
     """
 
-    variable: str
+    absent: EventPatternNode
     after: tuple[Row, ...] | None
     before: tuple[Row, ...] | None
     iteration: int | None = None
@@ -57,13 +59,13 @@ def positives(node: EventPatternNode) -> list[str]:
     """Variables that bind rows, in the order of the pattern."""
     if isinstance(node, Event):
         return [node.name]
-    if isinstance(node, NoEvent):
+    if isinstance(node, NoEvent | NoGroup):
         return []
     return [name for child in children(node) for name in positives(child)]
 
 
 def choices(node: EventPatternNode) -> Iterator[Choice]:
-    if isinstance(node, Event | NoEvent):
+    if isinstance(node, Event | NoEvent | NoGroup):
         yield Choice(node)
     elif isinstance(node, AnyOf):
         # 'OR: a match of any part'
@@ -95,18 +97,16 @@ def barriers(tree: EventPatternNode, bound: Bound) -> Iterator[Barrier]:
     """Every NOT of a choice, beside the rows of its nearest filled parts."""
     if isinstance(tree, Seq):
         for place, part in enumerate(tree.parts):
-            if isinstance(part, NoEvent):
-                yield Barrier(
-                    part.event.name,
-                    after=_nearest(reversed(tree.parts[:place]), bound),
-                    before=_nearest(tree.parts[place + 1 :], bound),
-                )
+            if isinstance(part, NoEvent | NoGroup):
+                after = _nearest(reversed(tree.parts[:place]), bound)
+                before = _nearest(tree.parts[place + 1 :], bound)
+                yield from (Barrier(absent, after, before) for absent in _absent(part))
             else:
                 yield from barriers(part, bound)
     elif isinstance(tree, AllOf):
         for part in tree.parts:
-            if isinstance(part, NoEvent):
-                yield Barrier(part.event.name, None, None)
+            if isinstance(part, NoEvent | NoGroup):
+                yield from (Barrier(absent, None, None) for absent in _absent(part))
             else:
                 yield from barriers(part, bound)
     elif isinstance(tree, Repeat):
@@ -115,6 +115,16 @@ def barriers(tree: EventPatternNode, bound: Bound) -> Iterator[Barrier]:
             entries = {name: (bound[name][iteration],) for name in names}
             for barrier in barriers(tree.part, entries):
                 yield replace(barrier, iteration=iteration)
+
+
+def _absent(node: NoEvent | NoGroup) -> Iterator[EventPatternNode]:
+    """What must not occur: of a group, none of the ways to fill it."""
+    if isinstance(node, NoEvent):
+        yield node.event
+        return
+    for choice in choices(node.part):
+        assert choice.tree is not None
+        yield choice.tree
 
 
 def _nearest(parts: object, bound: Bound) -> tuple[Row, ...] | None:

@@ -25,6 +25,7 @@ from spark_cep.pattern import (
     Event,
     EventPatternNode,
     NoEvent,
+    NoGroup,
     OptionalPart,
     Repeat,
     Seq,
@@ -73,8 +74,8 @@ Opening = tuple[str, Rest]
 def without_negations(node: EventPatternNode) -> EventPatternNode:
     """Runs ignore NOT: it is tested on finished matches."""
     if isinstance(node, Seq | AllOf):
-        kept = [without_negations(part) for part in node.parts if not isinstance(part, NoEvent)]
-        return type(node)(tuple(kept))
+        kept = [part for part in node.parts if not isinstance(part, NoEvent | NoGroup)]
+        return type(node)(tuple(map(without_negations, kept)))
     if isinstance(node, AnyOf):
         return AnyOf(tuple(without_negations(part) for part in node.parts))
     if isinstance(node, OptionalPart):

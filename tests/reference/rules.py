@@ -8,6 +8,8 @@ Interpretations that the engine shares:
 * where w bounds a NOT, event times are compared; where a part bounds it, order keys.
 * a NOT in an AND, or in a SEQ that fills nothing on either side of it, is bounded by the window
   before the latest and after the earliest event of the match.
+* an occurrence of a negated group blocks if all its rows lie where the NOT is and it fits into the
+  window itself; an occurrence with a row of the match never blocks.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from spark_cep.pattern import Event, EventPatternNode, Pattern, Repeat, children, iter_events
-from tests.reference.assignments import rows_of
+from tests.reference.assignments import Budget, assignments, rows_of
 from tests.reference.choices import Barrier, Bound, Choice, barriers, positives
 from tests.reference.conditions import Conjunct, conjuncts, holds
 from tests.reference.expressions import Scope, Values
@@ -26,6 +28,8 @@ from tests.reference.expressions import Scope, Values
 if TYPE_CHECKING:
     from tests.reference.rows import Row
 
+# Occurrences of a negated group that are looked at for one match.
+OCCURRENCES = 20_000
 # Which element of each list a conjunct is tested on; a list is named by its group.
 Instance = tuple[tuple[str, int], ...]
 
@@ -41,7 +45,7 @@ class Rules:
     pattern: Pattern
     own: Mapping[str, tuple[Conjunct, ...]]
     between: tuple[Conjunct, ...]
-    blocking: Mapping[str, tuple[Conjunct, ...]]
+    blocking: tuple[Conjunct, ...]
     group: Mapping[str, str]
     negated: frozenset[str]
 
@@ -60,7 +64,7 @@ def rules_of(pattern: Pattern) -> Rules:
         own={name: tuple(p for p in parts if _is_own(p, name)) for name in names},
         between=tuple(p for p in many if not p.variables & negated),
         # 'One that names a negated variable belongs to that NOT'
-        blocking={name: tuple(p for p in many if name in p.variables) for name in negated},
+        blocking=tuple(p for p in many if p.variables & negated),
         group=dict(_groups(pattern.root, None)),
         negated=negated,
     )
@@ -143,9 +147,8 @@ def is_match(rules: Rules, choice: Choice, bound: Bound, partition: list[Row]) -
             for instance in instances(rules, conjunct, bound)
         )
         and not any(
-            _blocks(rules, barrier, row, bound)
+            _is_blocked(rules, barrier, bound, partition)
             for barrier in barriers(choice.tree, bound)
-            for row in partition
         )
     )
 
@@ -164,18 +167,32 @@ def fits_window(rules: Rules, rows: set[Row], partition: list[Row]) -> bool:
     return sum(first <= row.key <= last for row in partition) <= window.events
 
 
-def _blocks(rules: Rules, barrier: Barrier, row: Row, bound: Bound) -> bool:
-    """Whether the row is the event that must not be."""
+def _is_blocked(rules: Rules, barrier: Barrier, bound: Bound, partition: list[Row]) -> bool:
+    """Whether something occurs that must not."""
     matched = rows_of(bound)
     # 'A match's own rows never block it.'
-    if row in matched or not _is_reached(rules, barrier, row, matched):
-        return False
-    if not is_candidate(rules, barrier.variable, row):
-        return False
+    free = [row for row in partition if row not in matched]
+    reached = [row for row in free if _is_reached(rules, barrier, row, matched)]
+    candidates = {
+        name: [row for row in reached if is_candidate(rules, name, row)]
+        for name in positives(barrier.absent)
+    }
+    return any(
+        _blocks(rules, barrier, occurrence, bound)
+        and fits_window(rules, rows_of(occurrence), partition)
+        for occurrence in assignments(barrier.absent, candidates, None, Budget(OCCURRENCES))
+    )
+
+
+def _blocks(rules: Rules, barrier: Barrier, occurrence: Bound, bound: Bound) -> bool:
+    """Whether the occurrence meets the conditions of the NOT."""
+    blockers = {name: rows[0].values for name, rows in occurrence.items()}
+    others = rules.negated - occurrence.keys()
     # 'over a Kleene list x blocks only if they hold for every element'
     return all(
-        instance_holds(rules, conjunct, instance, bound, {barrier.variable: row.values})
-        for conjunct in rules.blocking[barrier.variable]
+        instance_holds(rules, conjunct, instance, bound, blockers)
+        for conjunct in rules.blocking
+        if conjunct.variables & occurrence.keys() and not conjunct.variables & others
         for instance in instances(rules, conjunct, bound)
         if _in_iteration(rules, barrier, instance)
     )
@@ -184,7 +201,7 @@ def _blocks(rules: Rules, barrier: Barrier, row: Row, bound: Bound) -> bool:
 def _in_iteration(rules: Rules, barrier: Barrier, instance: Instance) -> bool:
     if barrier.iteration is None:
         return True
-    group = rules.group[barrier.variable]
+    group = rules.group[positives(barrier.absent)[0]]
     return dict(instance).get(group, barrier.iteration) == barrier.iteration
 
 

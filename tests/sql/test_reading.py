@@ -118,6 +118,16 @@ def test_a_pattern_of_events() -> None:
     assert found["pattern"] == wanted.consumption("consume")
 
 
+def test_a_not_of_a_group_of_events() -> None:
+    found = call(
+        "PATTERN SEQ(a, NOT SEQ(x, OR(y, z)), b, !AND(v, w), c) "
+        "DEFINE y AS k = 'Y' AND y.p > x.p, a AS k = 'A'"
+    )
+    no_sequence = no(seq("x", any_of(event("y", "k = 'Y' AND y.p > x.p"), "z")))
+    wanted = seq(event("a", "k = 'A'"), no_sequence, "b", no(all_of("v", "w")), "c")
+    assert found["pattern"] == wanted
+
+
 @pytest.mark.parametrize(
     ("words", "strategy", "consumption"),
     [

@@ -57,9 +57,10 @@ def marked(text: str, **symbols: object) -> str:
         # The shape of the pattern.
         ("SEQ(a, b, A)", "the variable A is bound twice (as a; case makes no difference)", "A"),
         ("SEQ(a, b, a)", "the variable a is bound twice", "a"),
-        ("SEQ(a, NOT(SEQ(b, c)), d)", "NOT is applied to more than one event", "NOT(SEQ(b, c))"),
-        ("SEQ(a, NOT(NOT(b)), c)", "NOT is applied to more than one event", "NOT(NOT(b))"),
-        ("SEQ(a, NOT(b+), c)", "NOT is applied to more than one event", "NOT(b+)"),
+        ("SEQ(a, NOT(NOT(b)), c)", "a negated event is negated again", "NOT(b)"),
+        ("SEQ(a, NOT(SEQ(b, c+)), d)", "a negated event has a quantifier", "c+"),
+        ("SEQ(a, NOT(b+), c)", "a negated event has a quantifier", "b+"),
+        ("SEQ(a, NOT(SEQ(b, c)))", "NOT (b, c) is at the end of the pattern", "NOT(SEQ(b, c))"),
         ("SEQ(a, (NOT(b))+, c)", "a negated event has a quantifier", "(NOT(b))+"),
         ("a OR NOT(b)", "NOT directly in OR has no bounds", "NOT(b)"),
         ("SEQ(a, (b OR c)+)", "AND and OR cannot be repeated", "(b OR c)+"),

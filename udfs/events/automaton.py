@@ -136,6 +136,8 @@ def sequence_pairs(tree: Tree) -> frozenset[tuple[int, int]]:
     """Pairs of variables that are in sequence with one another, both ways round; list variables
     also with themselves and their group."""
     pairs: set[tuple[int, int]] = set()
+    if tree.kind == "not":
+        return frozenset()
     if tree.kind == "repeat":
         inside = _tree_variables(tree)
         pairs |= {(v, w) for v in inside for w in inside}
@@ -206,6 +208,8 @@ def _make_sequence(parts: tuple[Tree, ...]) -> Tree:
 def _tree_variables(tree: Tree) -> frozenset[int]:
     if tree.kind == "event":
         return frozenset({tree.variable})
+    if tree.kind == "not":
+        return frozenset()
     return frozenset(v for part in tree.parts for v in _tree_variables(part))
 
 

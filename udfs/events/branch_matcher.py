@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.events.candidates import (
-    ANY_STATUS,
     IS_NEW,
     IS_OLD,
     AdvanceCase,
@@ -27,7 +26,8 @@ from spark_cep.udfs.events.candidates import (
     meets_rule,
 )
 from spark_cep.udfs.events.context import AdvanceContext, MatchSet
-from spark_cep.udfs.events.partials import BranchSlots, Partials, SlotElements, merge_partials
+from spark_cep.udfs.events.elements import find_elements
+from spark_cep.udfs.events.partials import BranchSlots, Partials, merge_partials
 from spark_cep.udfs.events.routes import ChainRoute, TreeRoute
 from spark_cep.udfs.events.steps import BranchSteps
 from spark_cep.udfs.events.table import NEW, OLD
@@ -36,13 +36,10 @@ from spark_cep.udfs.planning.shapes import left_deep_shape
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.case_orders import CaseOrders
-    from spark_cep.udfs.events.steps import GroupBody
     from spark_cep.udfs.events.table import Flags, Positions
-    from spark_cep.udfs.program import BranchPlan, Slot
+    from spark_cep.udfs.program import BranchPlan
 
 
-# The branch number of work inside a repeated group, which belongs to no branch's plan.
-GROUP_BRANCH = -1
 PartialsByGroup = Mapping[frozenset[int], Sequence[Partials]]
 
 
@@ -56,7 +53,7 @@ class BranchMatcher:
         self.steps = BranchSteps(self.branch, matching.program, matching.program.conditions)
         self.slots = BranchSlots(
             {
-                place: _find_elements(matching, slot, self.steps.bodies.get(place))
+                place: find_elements(matching, slot, self.steps.bodies.get(place))
                 for place, slot in enumerate(self.branch.slots)
             }
         )
@@ -117,28 +114,6 @@ def _has_late_rows(matching: AdvanceContext) -> bool:
     status, start = matching.status, matching.events.partition.start
     late = (status[1:] == OLD) & (status[:-1] == NEW) & (start[1:] == start[:-1])
     return bool(late.any())
-
-
-def _find_elements(matching: AdvanceContext, slot: Slot, body: GroupBody | None) -> SlotElements:
-    if body is None:
-        return SlotElements(slot)
-    branch, conditions = body
-    steps = BranchSteps(branch, matching.program, conditions)
-    slots = BranchSlots({number: SlotElements(inner) for number, inner in enumerate(branch.slots)})
-    target = frozenset(range(len(branch.slots)))
-    pools = SlotCandidates(matching, slots, AdvanceCase(others=StatusRule(every=ANY_STATUS)))
-    walk = BranchWalk(matching, GROUP_BRANCH, steps, pools, target, keeps_all=True)
-    sets = list(walk.run(ChainRoute(left_deep_shape(range(len(branch.slots))))))
-    members = {
-        v: np.concatenate([s.elements[i] for s in sets]) if sets else np.zeros(0, dtype=np.int64)
-        for i, inner in enumerate(branch.slots)
-        for v in inner.variables
-    }
-    first, last = members[slot.variables[0]], members[slot.variables[-1]]
-    by_first = np.argsort(first, kind="stable")
-    return SlotElements(
-        slot, first[by_first], last[by_first], {v: rows[by_first] for v, rows in members.items()}
-    )
 
 
 # ---- partial matches of eager groups -------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Events, Flags, Position
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.metrics import Meter
+    from spark_cep.udfs.events.occurrences import Occurrences
+    from spark_cep.udfs.events.steps import NegationCheck
     from spark_cep.udfs.program import Estimates, Program
     from spark_cep.udfs.values.tally import ErrorTally
 
@@ -27,12 +29,19 @@ DecidingRow = Literal["any", "latest", "earliest", "start"]
 Horizon = int | float | None
 
 
+class OccurrenceSource(Protocol):
+    """Where negation checks get the occurrences of negated groups from."""
+
+    def find(self, check: NegationCheck) -> Occurrences: ...
+
+
 @dataclass
 class AdvanceContext:
     """What all branches of one advance share.
 
     `status` has OLD, NEW or AHEAD for each row; `deciding_row` says whose status counts in a match.
     `estimates`: what the planner took for these events; None: nothing was estimated yet.
+    `occurrences`: of negated groups, where the program has any.
     """
 
     program: Program
@@ -42,6 +51,7 @@ class AdvanceContext:
     tally: ErrorTally
     deciding_row: DecidingRow = "latest"
     estimates: Estimates | None = None
+    occurrences: OccurrenceSource | None = None
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from spark_cep.udfs.events.context import (
     window_has_passed,
 )
 from spark_cep.udfs.events.metrics import Meter, Metrics
+from spark_cep.udfs.events.occurrences import OccurrenceFinder
 from spark_cep.udfs.events.remote_needs import prefetch_candidates
 from spark_cep.udfs.events.runs import RunEngine
 from spark_cep.udfs.events.table import (
@@ -243,6 +244,7 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     meter = Meter(events, program.limits, metrics, clock)
     rows = _advance_status(program, events, horizon)
     matching = AdvanceContext(program, events, rows, meter, tally, deciding_row(program))
+    matching.occurrences = OccurrenceFinder(matching)
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
     cases = CaseOrders(program) if orders is None else orders

@@ -309,7 +309,7 @@ def format_tree(program: Program, tree: Tree) -> str:
     """The pattern as `seq(a, b+, no(x), c)`."""
     parts = ", ".join(format_tree(program, part) for part in tree.parts)
     if tree.kind in {"event", "not"}:
-        name = program.variables[tree.variable].name
+        name = parts or program.variables[tree.variable].name
         return name if tree.kind == "event" else f"no({name})"
     if tree.kind == "optional":
         return f"{parts}?"

@@ -2,7 +2,8 @@
 
 A check runs as soon as the parts around the NOT and the variables of its conditions are bound.
 Without conditions it counts candidates in the forbidden range; with conditions it expands the range
-in blocks, like a step, and tests whether any row meets them all. A match's own rows never block it.
+in blocks, like a step, and tests whether any row meets them all. For a NOT of a group the
+occurrences of the group take the place of rows. A match's own rows never block it.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from spark_cep.udfs.events.candidates import CandidateIndex, PositionRanges, pai
 from spark_cep.udfs.events.partials import CandidateRows, CellReader, looks_back
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.events.metrics import Meter
+    from spark_cep.udfs.events.context import AdvanceContext
     from spark_cep.udfs.events.partials import BranchSlots, Partials, SlotElements
     from spark_cep.udfs.events.steps import NegationCheck
-    from spark_cep.udfs.events.table import Events, Flags, Positions
+    from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.program import Negation
-    from spark_cep.udfs.values.tally import ErrorTally
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,8 @@ class _NegationScope:
     own: list[Positions]
     iteration: _GroupIteration | None = None
 
-    def candidates(
-        self, check: NegationCheck, partial: Positions, rows: Positions
-    ) -> CandidateRows:
-        negated = {check.negation.variable: rows}
+    def candidates(self, partial: Positions, negated: Mapping[int, Positions]) -> CandidateRows:
+        """`negated`: for each negated variable the row of each pair."""
         if self.iteration is None:
             return CandidateRows(negated)
         return CandidateRows(
@@ -60,13 +58,13 @@ class _NegationScope:
 class NegationChecker:
     """Runs the negation checks of one branch over one set of events."""
 
-    events: Events
+    matching: AdvanceContext
     slots: BranchSlots
-    meter: Meter
-    tally: ErrorTally
-    block: int
 
     def __post_init__(self) -> None:
+        self.events = self.matching.events
+        self.meter, self.tally = self.matching.meter, self.matching.tally
+        self._block = self.matching.program.block_pairs
         self._indexes: dict[int, CandidateIndex] = {}
 
     def allow(self, check: NegationCheck, partials: Partials) -> Flags:
@@ -115,9 +113,9 @@ class NegationChecker:
         first = np.tile(np.arange(length) == 0, len(partials))
         iteration = _GroupIteration(rows, {v: filled.rows(v, before) for v in variables}, first)
         scope = self._between_members(check.negation, filled, rows)
-        free = self._is_free(
-            check, _NegationScope(each, scope, self._own_rows(check, each), iteration)
-        )
+        # Members of the same iteration without order to the NOT may lie inside too.
+        own = [*self._own_rows(check, each), *rows.values()]
+        free = self._is_free(check, _NegationScope(each, scope, own, iteration))
         return np.asarray(free.reshape(-1, length).all(axis=1))
 
     def _between_members(
@@ -133,6 +131,8 @@ class NegationChecker:
     # ---- blocking rows -------------------------------------------------------------------------
 
     def _is_free(self, check: NegationCheck, scope: _NegationScope) -> Flags:
+        if check.negation.group is not None:
+            return self._is_free_of_group(check, scope)
         variable, rows = check.negation.variable, scope.rows
         below = self.events.below(variable)
         if not check.tests and not check.equalities:
@@ -144,24 +144,57 @@ class NegationChecker:
         reader = CellReader(self.events.columns, self.slots, scope.partials, self.tally)
         candidates = np.flatnonzero(self.events.candidates(variable))
         if check.equalities:
-            index = self._index(check, candidates)
+            index = self._index(check, candidates, {variable: candidates})
             ranges = index.find(rows, [reader.values(e.bound) for e in check.equalities])
-            candidates = index.elements
+            candidates = candidates[index.elements]
         else:
             ranges = PositionRanges(below[rows.low], below[rows.high])
         blocked = np.zeros(len(scope.partials), dtype=np.bool_)
-        for partial, place in pair_blocks(ranges, self.block):
+        for partial, place in pair_blocks(ranges, self._block):
             self.meter.count_pairs(scope.partials.earliest, partial)
-            blocks = self._blocking_pairs(check, scope, reader, partial, candidates[place])
+            negated = {variable: candidates[place]}
+            blocks = self._blocking_pairs(check, scope, reader, partial, negated)
             blocked[partial[blocks]] = True
         return ~blocked
 
-    def _index(self, check: NegationCheck, candidates: Positions) -> CandidateIndex:
+    def _is_free_of_group(self, check: NegationCheck, scope: _NegationScope) -> Flags:
+        """The check of a negated group: an occurrence blocks if it begins and ends in range."""
+        assert self.matching.occurrences is not None
+        found, rows = self.matching.occurrences.find(check), scope.rows
+        possible = np.asarray(found.ending[rows.low] < rows.high)
+        if not (check.tests or check.equalities or scope.own):
+            return ~possible
+        rows = PositionRanges(rows.low, np.where(possible, rows.high, rows.low))
+        reader = CellReader(self.events.columns, self.slots, scope.partials, self.tally)
+        elements = np.arange(len(found.first))
+        if check.equalities:
+            index = self._index(check, found.first, found.members)
+            ranges = index.find(rows, [reader.values(e.bound) for e in check.equalities])
+            elements = index.elements
+        else:
+            ranges = PositionRanges(
+                np.searchsorted(found.first, rows.low), np.searchsorted(found.first, rows.high)
+            )
+        blocked = np.zeros(len(scope.partials), dtype=np.bool_)
+        for pick, place in pair_blocks(ranges, self._block):
+            self.meter.count_pairs(scope.partials.earliest, pick)
+            chosen = elements[place]
+            inside = found.last[chosen] < rows.high[pick]
+            partial = pick[inside]
+            negated = {v: each[chosen[inside]] for v, each in found.members.items()}
+            blocks = self._blocking_pairs(check, scope, reader, partial, negated)
+            blocked[partial[blocks]] = True
+        return ~blocked
+
+    def _index(
+        self, check: NegationCheck, first: Positions, members: Mapping[int, Positions]
+    ) -> CandidateIndex:
+        """The candidates by the values of the equalities; its elements are their places."""
         # A check lives as long as the steps it belongs to, so its id is not reused.
         if id(check) not in self._indexes:
-            keys = [(equality.cell, candidates) for equality in check.equalities]
+            keys = [(e.cell, members[e.cell.variable]) for e in check.equalities]
             self._indexes[id(check)] = CandidateIndex(
-                candidates, candidates, keys, self.events.columns, self.events.size
+                np.arange(len(first)), first, keys, self.events.columns, self.events.size
             )
         return self._indexes[id(check)]
 
@@ -171,12 +204,13 @@ class NegationChecker:
         scope: _NegationScope,
         reader: CellReader,
         partial: Positions,
-        rows: Positions,
+        negated: Mapping[int, Positions],
     ) -> Flags:
-        blocks = np.ones(len(rows), dtype=np.bool_)
+        blocks = np.ones(len(partial), dtype=np.bool_)
         for mine in scope.own:
-            blocks &= mine[partial] != rows
-        pairs = replace(reader, pick=partial, candidates=scope.candidates(check, partial, rows))
+            for rows in negated.values():
+                blocks &= mine[partial] != rows
+        pairs = replace(reader, pick=partial, candidates=scope.candidates(partial, negated))
         for condition in check.tests:
             holds = pairs.holds(condition)
             if scope.iteration is not None and looks_back(condition, scope.iteration.rows):

@@ -504,13 +504,9 @@ class _MatchChecker:
         return holds & free
 
     def _meets_negations(self, branch: Branch, part: TipPartials, partials: Partials) -> Flags:
-        matching = self._matching
-        negations = NegationChecker(
-            matching.events, part.slots, matching.meter, matching.tally,
-            matching.program.block_pairs,
-        )  # fmt: skip
+        negations = NegationChecker(self._matching, part.slots)
         free = np.ones(len(partials), dtype=np.bool_)
-        for check in compile_negation_checks(branch, matching.program):
+        for check in compile_negation_checks(branch, self._matching.program):
             free &= negations.allow(check, partials)
         return free
 

@@ -27,12 +27,17 @@ if TYPE_CHECKING:
     from spark_cep.udfs.program import Branch, Condition, Negation, Program
 
 
+GroupBody = tuple["Branch", "tuple[Condition, ...]"]
+
+
 @dataclass(frozen=True)
 class NegationCheck:
     """A negation with its conditions, tested when all that it reads is bound.
 
     `inside`: slots whose own rows may lie in the forbidden range, where they never block. `group`:
-    for a NOT inside a repeated group, the slot in whose elements it is tested.
+    for a NOT inside a repeated group, the slot in whose elements it is tested. `occurrence`: for a
+    NOT of a group, the group and the conditions among its own variables; `tests` and `equalities`
+    are then those that also read variables of the match.
     """
 
     negation: Negation
@@ -40,6 +45,13 @@ class NegationCheck:
     equalities: tuple[CellEquality, ...]
     inside: tuple[int, ...] = ()
     group: int | None = None
+    occurrence: GroupBody | None = None
+
+    @cached_property
+    def negated_reads(self) -> frozenset[int]:
+        """The negated variables that the conditions with variables of the match read."""
+        conditions = (*self.tests, *(each.condition for each in self.equalities))
+        return self.negation.variables & frozenset(v for c in conditions for v in c.variables)
 
 
 @dataclass(frozen=True)
@@ -64,9 +76,6 @@ class Step:
     negations: tuple[NegationCheck, ...]
     orders: tuple[tuple[int, int], ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
-
-
-GroupBody = tuple["Branch", "tuple[Condition, ...]"]
 
 
 class BranchSteps:
@@ -111,6 +120,8 @@ class _StepCompiler:
         self.program = program
         self.slot_of = {v: i for i, slot in enumerate(branch.slots) for v in slot.variables}
         negated = {v for v, variable in enumerate(program.variables) if variable.negated}
+        # In the branch of a negated group its own variables are those that are bound.
+        negated -= branch.filled()
         self.negative = [c for c in conditions if c.variables & negated]
         self.positive = [
             c for c in conditions if not c.variables & negated and c.variables <= branch.filled()
@@ -225,7 +236,7 @@ class _StepCompiler:
 
     def _body(self, number: int, body: Branch) -> tuple[Branch, tuple[Condition, ...]]:
         inner = tuple(n for n in body.negations if self._in_iteration(n, number))
-        negated = {negation.variable for negation in inner}
+        negated = {v for negation in inner for v in negation.variables}
         conditions = [c for c in self.positive if self._in_body(c, number)]
         conditions += [c for c in self.negative if c.variables & negated]
         return replace(body, negations=inner), tuple(conditions)
@@ -283,7 +294,7 @@ class _StepCompiler:
     def _in_iteration(self, negation: Negation, group: int) -> bool:
         """Whether one iteration decides the negation: no condition reads beyond it, and no slot
         without order to the group can have rows inside."""
-        members = {*self.branch.slots[group].variables, negation.variable}
+        members = {*self.branch.slots[group].variables, *negation.variables}
         return not self._unordered(group) and all(
             cell.reading == "each" and cell.variable in members
             for condition in self._tests_of(negation)
@@ -298,24 +309,33 @@ class _StepCompiler:
         )
 
     def _tests_of(self, negation: Negation) -> list[Condition]:
-        """The conditions on the negated variable whose other variables this branch fills."""
+        """The conditions on the negated variables whose other variables this branch fills."""
         return [
             c
             for c in self.negative
-            if negation.variable in c.variables
-            and c.variables - {negation.variable} <= self.branch.filled()
+            if negation.variables & c.variables
+            and c.variables - negation.variables <= self.branch.filled()
         ]
 
     def _check(self, negation: Negation, group: int | None) -> NegationCheck:
-        tests = self._tests_of(negation)
+        tests, occurrence = self._tests_of(negation), None
+        if negation.group is not None:
+            among = [c for c in tests if c.variables <= negation.variables]
+            tests = [c for c in tests if c not in among]
+            occurrence = negation.group, tuple(among)
         equalities, others = _split_equalities(
-            tests,
-            lambda c: as_equality(c, negation.variable, self._is_plain) if group is None else None,
+            tests, lambda c: self._negated_equality(c, negation) if group is None else None
         )
         inside = self._inside(negation) if group is None else self._unordered(group)
-        return NegationCheck(
-            negation, tuple(sorted(others, key=evaluation_cost)), equalities, inside, group
+        ordered = tuple(sorted(others, key=evaluation_cost))
+        return NegationCheck(negation, ordered, equalities, inside, group, occurrence)
+
+    def _negated_equality(self, condition: Condition, negation: Negation) -> CellEquality | None:
+        found = (
+            as_equality(condition, variable, self._is_plain)
+            for variable in sorted(negation.variables & condition.variables)
         )
+        return next((each for each in found if each is not None), None)
 
     def _inside(self, negation: Negation) -> tuple[int, ...]:
         """Slots that neither bound the negation nor lie beyond one that does."""

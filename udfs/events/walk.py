@@ -102,10 +102,7 @@ class BranchWalk:
     def __post_init__(self) -> None:
         self._block = self.matching.program.block_pairs
         self.slots: BranchSlots = self.pools.slots
-        self._negations = NegationChecker(
-            self.matching.events, self.slots,
-            self.matching.meter, self.matching.tally, self._block,
-        )  # fmt: skip
+        self._negations = NegationChecker(self.matching, self.slots)
         self._postponed = PostponedTasks(self) if self.matching.tally.lookups else None
 
     def run(self, route: WalkRoute) -> Iterator[Partials]:

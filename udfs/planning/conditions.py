@@ -44,13 +44,15 @@ class ConditionModel:
 
 @dataclass(frozen=True)
 class NegationModel:
-    """A negation: a row of `variable` that meets `conditions` blocks a match. It can be decided
-    once the slots in `needs` are bound. `element` is its number in the partial order."""
+    """A negation: a row of `variable` that meets `conditions` blocks a match, or with `group` an
+    occurrence of it. It can be decided once the slots in `needs` are bound. `element` is its number
+    in the partial order."""
 
     variable: int
     conditions: tuple[int, ...]
     needs: int
     element: int
+    group: Branch | None = None
 
 
 def slot_set(slots: Iterable[int]) -> int:
@@ -75,9 +77,7 @@ def condition_models(
 
     models = []
     for index, condition in enumerate(conditions):
-        if condition.variables <= slot_of.keys() and not any(
-            variables[v].negated for v in condition.variables
-        ):
+        if condition.variables <= slot_of.keys():
             model = _condition_model(branch, index, condition, slot_of)
             if model is not None:
                 equalities = _index_equalities(branch, condition, slot_of, is_plain)
@@ -136,8 +136,10 @@ def negation_models(
         tests = [
             (index, condition)
             for index, condition in enumerate(conditions)
-            if negation.variable in condition.variables
-            and condition.variables - {negation.variable} <= slot_of.keys()
+            if negation.variables & condition.variables
+            and condition.variables - negation.variables <= slot_of.keys()
+            # The model of the group has the conditions among its own variables.
+            and not (negation.group and condition.variables <= negation.variables)
         ]
         read = {slot_of[v] for _, c in tests for v in c.variables if not variables[v].negated}
         needs = set(range(len(branch.slots)))
@@ -149,6 +151,7 @@ def negation_models(
                 tuple(index for index, _ in tests),
                 slot_set(needs),
                 len(branch.slots) + place,
+                negation.group,
             )
         )
     return tuple(models)

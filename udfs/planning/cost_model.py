@@ -70,6 +70,11 @@ class BranchModel:
         }
         self.set_model: object | None = None  # of the module set_tables
         self.monomials: object | None = None  # of the module monomials
+        self.negated = {
+            negation.element: BranchModel(negation.group, conditions, variables)
+            for negation in self.negation_models
+            if negation.group is not None
+        }
         self._within: dict[int, tuple[ConditionModel, ...]] = {}
         self._estimator: CardinalityEstimator | None = None
 
@@ -367,10 +372,16 @@ class CardinalityEstimator:
 
     def _unblocked(self, negation: NegationModel, anchors: int) -> float:
         """The share of the combinations that no row blocks."""
+        share = self._window_share(negation.element, anchors)
         blockers = self.estimates.rates.get(negation.variable, 0.0)
+        group = self.model.negated.get(negation.element)
+        if group is not None:
+            # All rows of an occurrence have to lie in the share, not only one of them.
+            blockers = group.estimator(self.estimates).cardinality(group.all)
+            blockers *= share.mean ** (group.size - 1)
         for index in negation.conditions:
             blockers *= self.estimates.selectivities.get(index, UNKNOWN_SELECTIVITY)
-        return unblocked_share(blockers, self._window_share(negation.element, anchors))
+        return unblocked_share(blockers, share)
 
 
 class _ListEstimate:

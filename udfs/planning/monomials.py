@@ -166,6 +166,11 @@ class BranchMonomials:
         body = self.model.bodies.get(slot)
         if body is None:
             return Product(1.0, (Rate(self.model.branch.slots[slot].variables[0]),))
+        return self._group_rate(body)
+
+    @staticmethod
+    def _group_rate(body: BranchModel) -> Product:
+        """The elements of a group: its combinations, as it has neither lists nor negations."""
         once = [Selectivity(c.index) for c in body.within(body.all)]
         rates = [Rate(body.branch.slots[inner].variables[0]) for inner in range(body.size)]
         arranged = body.order.count(body.all) / factorial(body.size - 1)
@@ -246,8 +251,13 @@ class BranchMonomials:
 
     def _unblocked(self, negation: NegationModel, anchors: int) -> Unblocked:
         tests = (Selectivity(index) for index in negation.conditions)
-        blockers = Product(1.0, (Rate(negation.variable, 0.0), *tests))
-        return Unblocked(blockers, self._window_share(negation.element, anchors))
+        share = self._window_share(negation.element, anchors)
+        group = self.model.negated.get(negation.element)
+        if group is None:
+            return Unblocked(Product(1.0, (Rate(negation.variable, 0.0), *tests)), share)
+        rate = self._group_rate(group)
+        in_share = rate.coefficient * share.mean ** (group.size - 1)
+        return Unblocked(Product(in_share, (*rate.factors, *tests)), share)
 
     # -- joins -----------------------------------------------------------------------------------
 
