@@ -1,6 +1,6 @@
 """Figures 5 to 7 of the adaptive-invariants paper: when to make another plan, on changing streams.
 
-    python -m benchmarks.invariants [--quick] [--figures FOLDER] [--json FILE]
+    python -m benchmarks.invariants [--quick | --short] [--figures FOLDER] [--json FILE]
 
 Figure 5 scans the distance d of the invariant method on sequences, and with it the threshold t of
 the threshold method. Figures 6 and 7 compare the methods, with the best d and t of their stream
@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.adaptive_runs import Cell, Methods, Results, run_all
+from benchmarks.adaptive_runs import PAST, Cell, Methods, Results, run_all
 from benchmarks.comparison import (
     BEHIND,
     COMPARED,
@@ -58,6 +58,7 @@ class Scale:
 
 
 FULL = Scale(400_000, SIZES, KINDS, (0.0, 0.1, 0.2, 0.3, 0.4, 0.5), (0.2, 0.5, 1.0, 2.0))
+SHORT = Scale(160_000, (3, 5, 8), KINDS, (0.0, 0.1, 0.2, 0.5), (0.2, 0.5, 2.0))
 QUICK = Scale(160_000, (3, 5), ("sequence", "conjunction"), (0.0, 0.2), (0.3, 1.0))
 
 
@@ -137,6 +138,46 @@ def compare(found: Scan) -> Results:
             "invariants": runs[f"d = {found.best_distance(pair):g}"],
         }
     return results
+
+
+# ---- decisions on past statistics --------------------------------------------------------------
+
+
+def compare_past(found: Scan) -> Results:
+    """Sequences, with each function deciding on the statistics of the chunk before, as in the
+    paper, and on the rates of the chunk to come, as the product does."""
+    scale = found.scale
+
+    def methods(cell: Cell) -> Methods:
+        pair = cell.stream, cell.planner
+        adaptations = {
+            "always": Adaptation("always"),
+            "threshold": Adaptation("threshold", threshold=found.best_threshold(pair)),
+            "invariants": Adaptation("invariants", distance=found.best_distance(pair)),
+        }
+        past = {f"{name}{PAST}": each for name, each in adaptations.items()}
+        return {"static": Adaptation("off"), **past, **adaptations}
+
+    cells = [
+        Cell(stream, planner, "sequence", size)
+        for stream, planner, size in product(STREAMS, PLANNERS, scale.sizes)
+    ]
+    return run_all(cells, scale.events, methods)
+
+
+def past_table(past: Results) -> str:
+    """Thousand events a second, counted, and swaps."""
+    names = list(next(iter(past.values())))
+    rows = [
+        [
+            cell.stream, NAMES[cell.planner], cell.size,
+            *(runs[name].counted / 1e3 for name in names),
+            *(runs[name].swaps for name in (f"invariants{PAST}", "invariants")),
+        ]
+        for cell, runs in past.items()
+    ]  # fmt: skip
+    head = ["stream", "planner", "size", *names, f"swaps: invariants{PAST}", "swaps: invariants"]
+    return table(head, rows)
 
 
 # ---- overhead over the engine's own chunks -----------------------------------------------------
@@ -264,10 +305,11 @@ def report_comparison(results: Results, scale: Scale, folder: Path | None) -> No
 def main() -> None:
     arguments = argparse.ArgumentParser(description="Figures 5 to 7 of adaptive-invariants.")
     arguments.add_argument("--quick", action="store_true", help="few, short streams, no pictures")
+    arguments.add_argument("--short", action="store_true", help="three sizes, shorter streams")
     arguments.add_argument("--figures", type=Path, metavar="FOLDER", help="draw them there")
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write all runs there")
     given = arguments.parse_args()
-    scale = QUICK if given.quick else FULL
+    scale = QUICK if given.quick else SHORT if given.short else FULL
     folder = given.figures or (None if given.quick else FIGURES)
     found = scan(scale)
     report_scan(found)
@@ -279,6 +321,8 @@ def main() -> None:
     if behind:
         print("\nWhere another method was first\n")
         print(table(BEHIND, behind))
+    print("\nDeciding on past statistics and on the rates to come, sequences\n")
+    print(past_table(compare_past(found)))
     own = compare_own_chunks(found)
     print("\nOverhead over the engine's own chunks, sequences\n")
     print(own_chunks_table(own))

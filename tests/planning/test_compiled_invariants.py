@@ -20,6 +20,7 @@ from spark_cep.udfs.planning.invariants import (
     first_violation,
     select_invariants,
 )
+from spark_cep.udfs.planning.monomials import Least
 from spark_cep.udfs.planning.zstream import plan_zstream
 from spark_cep.udfs.program import Branch, Estimates, Negation, Slot
 from tests.planning.branches import (
@@ -40,21 +41,25 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
 
     from spark_cep.udfs.planning.cost_model import BranchModel
-    from spark_cep.udfs.planning.monomials import Sum
+    from spark_cep.udfs.planning.monomials import Side
     from spark_cep.udfs.planning.planner import PlanFunction
 
 PLANNERS = [plan_greedy_order, plan_cheapest_chain, plan_cheapest_tree, plan_zstream]
 RULES = settings(derandomize=True, deadline=None, max_examples=150)
 
 
-def value_of(side: Sum, now: Estimates) -> float:
+def value_of(side: Side, now: Estimates) -> float:
+    if isinstance(side, Least):
+        return min(sum(value_of(part, now) for part in option) for option in side.options)
     return sum(
         weight * prod(factor.value(now) ** power for factor, power in powers)
         for powers, weight in side.items()
     )
 
 
-def divides_by_zero(side: Sum, now: Estimates) -> bool:
+def divides_by_zero(side: Side, now: Estimates) -> bool:
+    if isinstance(side, Least):
+        return any(divides_by_zero(part, now) for option in side.options for part in option)
     return any(power < 0 and factor.value(now) == 0 for powers in side for factor, power in powers)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from spark_cep.udfs.planning.cost_model import PlanCost
-    from spark_cep.udfs.planning.monomials import Sum
+    from spark_cep.udfs.planning.monomials import Side
     from spark_cep.udfs.program import Estimates, Shape
 
 
@@ -45,9 +45,9 @@ class Comparison(ABC):
     def sides(self, estimates: Estimates) -> tuple[float, float]:
         """The values of the chosen side and of the other one under these estimates."""
 
-    def sums(self) -> tuple[Sum, Sum] | None:
-        """Both sides as sums of products of monitored values, so that the comparison can be
-        compiled; None for a comparison that can only be evaluated."""
+    def sums(self) -> tuple[Side, Side] | None:
+        """Both sides as sums of products of monitored values, or the least of such sums, so that
+        the comparison can be compiled; None for a comparison that can only be evaluated."""
         return None
 
     @abstractmethod

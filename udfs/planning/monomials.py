@@ -10,6 +10,7 @@ statistics is computed once, when a comparison is compiled. The formulas are tho
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from math import factorial, prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -101,6 +102,17 @@ Powers = frozenset[tuple[Monitored, int]]
 Sum = Mapping[Powers, float]
 
 
+@dataclass(frozen=True, eq=False)
+class Least:
+    """The least of some options, each the sum of up to three parts: what the best plan costs."""
+
+    options: tuple[tuple[Side, ...], ...]
+
+
+# What a comparison compares.
+Side = Sum | Least
+
+
 class Product(NamedTuple):
     """A coefficient times measured values, some of them several times."""
 
@@ -151,13 +163,15 @@ def add(sums: Iterable[Sum]) -> Sum:
 
 
 class BranchMonomials:
-    """The numbers of a branch, as `CardinalityEstimator` and `TimeEstimator` compute them."""
+    """The numbers of a branch, as `CardinalityEstimator` and `TimeEstimator` compute them.
+    `best_runs` is the memory of the planner that splits runs of slots."""
 
     def __init__(self, model: BranchModel) -> None:
         self.model = model
         self._cardinalities: dict[int, Monomial] = {}
         self._joins: dict[tuple[int, int, OperationCosts], Sum] = {}
         self._shapes: dict[tuple[Shape, OperationCosts], Sum] = {}
+        self.best_runs: dict[tuple[int, int, OperationCosts], Least] = {}
         self._rates = [self._rate(slot) for slot in range(model.size)]
 
     # -- one slot --------------------------------------------------------------------------------
@@ -266,11 +280,12 @@ class BranchMonomials:
         known = self._shapes.get((shape, costs))
         if known is None:
             joins = _joins_of(shape)[1]
-            known = add(self._join(left, right, costs) for left, right in joins)
+            known = add(self.join(left, right, costs) for left, right in joins)
             self._shapes[shape, costs] = known
         return known
 
-    def _join(self, left: int, right: int, costs: OperationCosts) -> Sum:
+    def join(self, left: int, right: int, costs: OperationCosts) -> Sum:
+        """The time of a join, as `TimeEstimator.join` computes it."""
         known = self._joins.get((left, right, costs))
         if known is None:
             is_list = right.bit_count() == 1 and right & self.model.lists

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from spark_cep.udfs.planning.cost_model import plan_cost
 from spark_cep.udfs.planning.invariants import Comparison, GeneratedPlan, PlanBlock
-from spark_cep.udfs.planning.monomials import branch_monomials
+from spark_cep.udfs.planning.monomials import Least, branch_monomials
 from spark_cep.udfs.planning.shapes import tree_text
 
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.planning.cost_model import BranchModel, TimeEstimator
-    from spark_cep.udfs.planning.monomials import Sum
+    from spark_cep.udfs.planning.monomials import BranchMonomials, Side, Sum
     from spark_cep.udfs.program import Estimates, Shape
 
 
@@ -96,6 +97,36 @@ def _orient(times: TimeEstimator, first: _SlotRun, second: _SlotRun) -> tuple[_S
         forward = times.join(first.slots, second.slots)
         in_order = forward <= times.join(second.slots, first.slots)
     return (first, second) if in_order else (second, first)
+
+
+# ---- the same from monomials -------------------------------------------------------------------
+
+
+def _best_side(numbers: BranchMonomials, costs: OperationCosts, start: int, stop: int) -> Side:
+    """The time of the best tree over [start, stop), as `_best_run` finds it."""
+    if stop - start == 1:
+        return {}
+    known = numbers.best_runs.get((start, stop, costs))
+    if known is None:
+        splits = range(start + 1, stop)
+        options = (_split_options(numbers, costs, start, split, stop) for split in splits)
+        known = Least(tuple(chain.from_iterable(options)))
+        numbers.best_runs[start, stop, costs] = known
+    return known
+
+
+def _split_options(
+    numbers: BranchMonomials, costs: OperationCosts, start: int, split: int, stop: int
+) -> Iterator[tuple[Side, Side, Side]]:
+    """The trees whose two sides meet at `split`, a join and a slot in this order, others both ways
+    round: of two slots, the cheaper join has the one with fewer candidates as its spine."""
+    sides = _best_side(numbers, costs, start, split), _best_side(numbers, costs, split, stop)
+    first, second = (1 << split) - (1 << start), (1 << stop) - (1 << split)
+    is_slot = split - start == 1, stop - split == 1
+    if is_slot[0] == is_slot[1] or is_slot[1]:
+        yield *sides, numbers.join(first, second, costs)
+    if is_slot[0] == is_slot[1] or is_slot[0]:
+        yield *sides, numbers.join(second, first, costs)
 
 
 # ---- building blocks ---------------------------------------------------------------------------
@@ -186,6 +217,11 @@ class SplitComparison(Comparison):
     def sides(self, estimates: Estimates) -> tuple[float, float]:
         times = self.model.estimator(estimates).times(self.costs)
         return times.shape(self.chosen)[0], _join_runs(times, *self.others).time
+
+    def sums(self) -> tuple[Sum, Least]:
+        numbers = branch_monomials(self.model)
+        others = Least(tuple(_split_options(numbers, self.costs, *self.others)))
+        return numbers.time(self.chosen, self.costs), others
 
     def terms(self, names: Sequence[str]) -> tuple[str, str]:
         start, split, stop = self.others
