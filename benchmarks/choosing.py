@@ -31,15 +31,15 @@ FORCED: tuple[PlanKind, ...] = ("eager", "lazy-chain", "tree", "zstream", "hybri
 
 def planned(prepared: Prepared, plan: str) -> tuple[Prepared, PlanChoice]:
     """The program as the driver ships it for `plan=`, and the choice. What a forced kind leaves
-    open is decided by the sample as well; its plan then stays as it is, so that kinds are
-    compared and not what they adapt to."""
+    open is decided by the sample as well, and adapts as it does in the product."""
     choice = _choice(prepared.program, _sampled(prepared.program, prepared.table), plan)
-    adapts = choice.adapts and plan == AUTO
+    policy = replace(adaptation("invariants"), to_tree=plan == AUTO)
     program = replace(
         prepared.program,
         plan=choice.plan,
         estimates=choice.estimates,
-        adaptation=adaptation("invariants") if adapts else Adaptation(),
+        adaptation=policy if choice.adapts else Adaptation(),
+        costs=choice.costs,
     )
     return replace(prepared, program=program), choice
 

@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import auto, histories, lazy_nfa
 from benchmarks.pictures import Panel, draw
+from benchmarks.plan_adversaries import plan_adversaries
 from benchmarks.programs import chain, cut, prepare, run, run_pieces
 from benchmarks.reporting import Claim, table
 from benchmarks.suite import SHIFT_AT, Stream, of_eight, suite
@@ -199,6 +200,13 @@ def test_auto_is_compared_with_every_forced_plan() -> None:
     profile = auto.profile(results)
     assert set(profile.series) == {auto.AUTO, *auto.FORCED}
     assert len(auto.claims(results, auto.planning_seconds(1))) == 3
+
+
+def test_all_plans_agree_on_the_patterns_that_mislead_planners() -> None:
+    cases = plan_adversaries()
+    assert len({case.name for case in cases}) == len(cases) == 17
+    results = [auto.measure(case, rows=2_000, rounds=1) for case in cases]
+    assert {each.family for each in results} == {"correlated", "skewed", "shifting"}
 
 
 def test_a_ratio_is_to_the_fastest_forced_plan() -> None:

@@ -149,7 +149,7 @@ def test_the_tables_have_the_numbers_of_the_estimator(
 def test_two_pairs_that_are_not_neighbours_are_joined_first() -> None:
     """SEQ(a, b, c, d) with a = c and b = d: no tree over neighbours joins them."""
     branch = model(4, [compared(0, 2, "="), compared(1, 3, "=")])
-    known = estimates([1000] * 4, 0.001, 0.001)
+    known = estimates([1000] * 4, 0.0003, 0.0003)
     found = cheapest_tree(branch, known, TYPICAL_COSTS)
     assert isinstance(found, tuple)
     assert {frozenset(slots_of(part)) for part in found} == {frozenset({0, 2}), frozenset({1, 3})}
@@ -173,7 +173,7 @@ def test_the_order_after_a_slot_that_was_never_seen_is_that_of_a_rare_one() -> N
 def test_patterns_of_more_slots_are_planned_too() -> None:
     size = 12
     branch = model(size, [compared(i, i + 1, "=") for i in range(0, size, 2)])
-    known = estimates([100 + 7 * (i % 5) for i in range(size)], *[0.01] * 6)
+    known = estimates([100 + 7 * (i % 5) for i in range(size)], *[0.001] * 6)
     greedy = plan_lazy_chain(branch, known, TYPICAL_COSTS).cost.time
     chain = plan_cheapest_chain(branch, known, TYPICAL_COSTS)
     tree = plan_cheapest_tree(branch, known, TYPICAL_COSTS)

@@ -20,7 +20,7 @@ from spark_cep.udfs.planning.combinatorics import (
     expected_lists,
     unblocked_share,
 )
-from spark_cep.udfs.planning.cost_model import UNKNOWN_RATE, UNKNOWN_SELECTIVITY
+from spark_cep.udfs.planning.cost_model import UNKNOWN_RATE, UNKNOWN_SELECTIVITY, pair_seconds
 
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
@@ -290,7 +290,7 @@ class BranchMonomials:
         if known is None:
             is_list = right.bit_count() == 1 and right & self.model.lists
             pairs, partials = (self._join_list if is_list else self._join_unit)(left, right)
-            parts = [pairs.as_sum(costs.pair), partials.as_sum(costs.result)]
+            parts = [pairs.as_sum(pair_seconds(costs, right)), partials.as_sum(costs.result)]
             if left.bit_count() == 1:
                 parts.append(self.start(left.bit_length() - 1).as_sum(costs.result))
             if right.bit_count() > 1:

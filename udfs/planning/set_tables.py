@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from spark_cep.udfs.planning.combinatorics import bit_numbers
 from spark_cep.udfs.planning.conditions import before_masks
-from spark_cep.udfs.planning.cost_model import LARGEST_NUMBER
+from spark_cep.udfs.planning.cost_model import LARGEST_NUMBER, UNIT_PAIR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -242,7 +242,7 @@ class JoinTable:
             pairs[uses] = np.minimum(
                 pairs[uses] * self._estimator.selectivity(condition.index), LARGEST_NUMBER
             )
-        seconds = self._seconds(pairs, level.sets, level.rest, unit)
+        seconds = self._seconds(self._costs.pair, pairs, level.sets, level.rest, unit)
         if number == 0:
             seconds = seconds + self._costs.result * self._starts[level.last[:, ::-1]]
         return self._with_lists(seconds, level.rest, unit)
@@ -268,18 +268,21 @@ class JoinTable:
             pairs[uses] = np.minimum(
                 pairs[uses] * self._estimator.selectivity(index), LARGEST_NUMBER
             )
-        seconds = self._seconds(pairs, level.sets, level.left, level.right)
+        pair = np.where(is_join, self._costs.pair * UNIT_PAIR, self._costs.pair)
+        seconds = self._seconds(pair, pairs, level.sets, level.left, level.right)
         for slot in range(sets.size):
             seconds[level.left == 1 << slot] += self._costs.result * self._starts[slot]
         seconds = np.where(is_join, seconds + self._costs.insert * units, seconds)
         return self._with_lists(seconds, level.left, level.right)
 
-    def _seconds(self, pairs: Array, sets: Array, left: Array, right: Array) -> Array:
+    def _seconds(
+        self, pair: float | Array, pairs: Array, sets: Array, left: Array, right: Array
+    ) -> Array:
         pairs = np.minimum(pairs, LARGEST_NUMBER)
         partials = np.broadcast_to(self.cardinalities[sets][:, None], pairs.shape)
         if self._sets.model.negation_models:
             partials = self._undecided(partials.copy(), sets, left, right)
-        seconds: Array = self._costs.pair * pairs + self._costs.result * partials
+        seconds: Array = pair * pairs + self._costs.result * partials
         return seconds
 
     def _undecided(self, partials: Array, sets: Array, left: Array, right: Array) -> Array:
