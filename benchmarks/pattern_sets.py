@@ -259,7 +259,7 @@ def _plan_pairs(
     return float(
         np.mean(
             [
-                sum(maker.cost(maker.make(then).shape, now).pairs for maker in makers)
+                sum(maker.cost(maker.make(then), now).pairs for maker in makers)
                 for then, now in zip(made_for, run_on, strict=True)
             ]
         )

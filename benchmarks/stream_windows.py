@@ -152,13 +152,13 @@ def contestants(prepared: Prepared, first: int) -> dict[str, Contestant]:
     forced = {"lazy": lazy, "keeps a b": grouped((0, 1)), "keeps a b, a b c": grouped((0, 1, 2))}
     found: dict[str, Contestant] = {"again": Again(prepared, Plan("lazy-chain"), first)}
     for name, plan in forced.items():
-        found[name] = Kept(_job(prepared, plan, Adaptation(), name))
+        found[name] = Kept(stream_job(prepared, plan, Adaptation(), name))
     auto = Adaptation("invariants", to_tree=True, to_hybrid=True)
-    found["auto"] = Kept(_job(prepared, Plan("lazy-chain"), auto, "auto"))
+    found["auto"] = Kept(stream_job(prepared, Plan("lazy-chain"), auto, "auto"))
     return found
 
 
-def _job(prepared: Prepared, plan: Plan, adaptation: Adaptation, token: str) -> StreamJob:
+def stream_job(prepared: Prepared, plan: Plan, adaptation: Adaptation, token: str) -> StreamJob:
     program = replace(prepared.program, plan=plan, adaptation=adaptation)
     time_column, schema = program.orders[0].column, prepared.table.schema
     output = EventOutput("all", time_column, row=(Field(time_column, "t"),))

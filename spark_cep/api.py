@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spark_cep.shed import Shed
     from spark_cep.spark.query import Query
     from spark_cep.statistics import Statistics
-    from spark_cep.udfs.program import Limits, PlannerName
+    from spark_cep.udfs.program import Limits, Objective, PlannerName
 
 
 @public
@@ -153,6 +153,7 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     after_match: str | None = None,
     plan: PlanOption = "auto",
     planner: PlannerName = "dp",
+    optimize: Objective = "balanced",
     statistics: Statistics | None = None,
     adapt: AdaptOption = "invariants",
     remotes: Mapping[str, Remote] | None = None,
@@ -186,6 +187,9 @@ def match_pattern(  # noqa: PLR0913 - the public signature
             a row pattern "auto", "walk" or "gaps".
         planner: For event patterns, what decides the order or the joins of a plan: "dp", exact
             dynamic programs, or an algorithm of the papers, "greedy", "zstream" or "local-search".
+        optimize: For event patterns on streams, what the choice of kept partial matches makes
+            small: "latency", the time from the last event of a match to the match; "throughput",
+            the work of all triggers; "balanced", the first while triggers keep up.
         statistics: What is known about the data, for the choice of a plan. Without it batch
             queries read a sample, and streams begin with an order that supposes nothing.
         adapt: When an event pattern's plan is made anew while the query runs: "invariants",
@@ -246,8 +250,8 @@ def match_pattern(  # noqa: PLR0913 - the public signature
     """
     query = prepare_query(
         df, pattern, order_by=order_by, partition_by=partition_by, measures=measures, rows=rows,
-        after_match=after_match, plan=plan, planner=planner, statistics=statistics, adapt=adapt,
-        remotes=remotes, shed=shed, limits=limits,
+        after_match=after_match, plan=plan, planner=planner, optimize=optimize,
+        statistics=statistics, adapt=adapt, remotes=remotes, shed=shed, limits=limits,
     )  # fmt: skip
     if query.source.is_streaming:
         return run_stream(query)
@@ -293,6 +297,7 @@ def prepare_query(  # noqa: PLR0913 - the options of match_pattern
     after_match: object = None,
     plan: object = "auto",
     planner: object = "dp",
+    optimize: object = "balanced",
     statistics: object = None,
     adapt: object = "invariants",
     remotes: object = None,
@@ -302,15 +307,17 @@ def prepare_query(  # noqa: PLR0913 - the options of match_pattern
     """The query of a call of `match_pattern`: its arguments are checked, nothing has run."""
     if isinstance(pattern, RowPattern):
         row_options = check_row_options(
-            rows=rows, measures=measures, plan=plan, planner=planner, statistics=statistics,
-            limits=limits, after_match=after_match, remotes=remotes, shed=shed,
+            rows=rows, measures=measures, plan=plan, planner=planner, optimize=optimize,
+            statistics=statistics, limits=limits, after_match=after_match, remotes=remotes,
+            shed=shed,
         )  # fmt: skip
         source, keys = with_partition_columns(read_source(df), partition_by)
         return prepare_row_query(source, pattern, row_options, order_by=order_by, partition_by=keys)
     pattern = check_pattern(pattern)
     options = check_options(
-        rows=rows, measures=measures, plan=plan, planner=planner, statistics=statistics,
-        limits=limits, after_match=after_match, adapt=adapt, remotes=remotes, shed=shed,
+        rows=rows, measures=measures, plan=plan, planner=planner, optimize=optimize,
+        statistics=statistics, limits=limits, after_match=after_match, adapt=adapt,
+        remotes=remotes, shed=shed,
     )  # fmt: skip
     source, keys = with_partition_columns(read_source(df), partition_by)
     return prepare_event_query(source, MatchRequest(pattern, options, order_by, keys))

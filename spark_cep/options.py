@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from spark_cep.adapt import adaptation
 from spark_cep.errors import PatternError, PlanError
@@ -16,7 +17,7 @@ from spark_cep.plans import PlanRequest, RowPlan, read_plan_request, read_row_pl
 from spark_cep.remotes.sources import check_remotes
 from spark_cep.shed import Shed, check_shed
 from spark_cep.statistics import Statistics
-from spark_cep.udfs.program import Adaptation, Limits
+from spark_cep.udfs.program import Adaptation, Limits, Objective
 
 if TYPE_CHECKING:
     from spark_cep.remote import Remote
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 RowsMode = Literal["one", "all"]
+OBJECTIVES: Final[tuple[Objective, ...]] = ("balanced", "latency", "throughput")
 _ROW_PATTERN_ROWS: tuple[RowPatternRows, ...] = (
     "one",
     "all",
@@ -46,6 +48,7 @@ class Options:
     adaptation: Adaptation
     remotes: Mapping[str, Remote] = field(default_factory=dict)
     shed: Shed | None = None
+    optimize: Objective = "balanced"
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
     limits: object,
     adapt: object,
     planner: object = "dp",
+    optimize: object = "balanced",
     after_match: object = None,
     remotes: object = None,
     shed: object = None,
@@ -116,6 +120,7 @@ def check_options(  # noqa: PLR0913 - the options of match_pattern
         adaptation(adapt),
         check_remotes(remotes),
         check_shed(shed),
+        _objective(optimize),
     )
 
 
@@ -128,6 +133,7 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
     plan: object,
     statistics: object,
     planner: object = "dp",
+    optimize: object = "balanced",
     remotes: object = None,
     shed: object = None,
 ) -> RowOptions:
@@ -136,6 +142,11 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
         raise PlanError(
             "planner= is for event patterns",
             hint='leave it out; row patterns have plan="walk" and plan="gaps"',
+        )
+    if optimize != "balanced":
+        raise PlanError(
+            "optimize= is for event patterns",
+            hint="leave it out; a row pattern has one way to follow a stream",
         )
     if shed is not None:
         raise PlanError(
@@ -165,6 +176,21 @@ def check_row_options(  # noqa: PLR0913 - the options of match_pattern
         read_row_plan(plan),
         check_remotes(remotes),
     )
+
+
+def _objective(optimize: object) -> Objective:
+    """What `optimize=` gives.
+
+    >>> _objective("latency")
+    'latency'
+    """
+    for name in OBJECTIVES:
+        if optimize == name:
+            return name
+    nearest = get_close_matches(str(optimize).lower(), OBJECTIVES, 1, 0.5)
+    meant = f'did you mean "{nearest[0]}"? ' if nearest else ""
+    names = ", ".join(f'"{name}"' for name in OBJECTIVES[:-1]) + f' or "{OBJECTIVES[-1]}"'
+    raise PlanError(f"unknown value of optimize: {optimize!r}", hint=f"{meant}optimize is {names}")
 
 
 def _limits(limits: object) -> Limits:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from spark_cep.errors import PatternError
 
-_TEXTS = {"plan": "zstream", "planner": "greedy", "adapt": "off"}
+_TEXTS = {"plan": "zstream", "planner": "greedy", "optimize": "latency", "adapt": "off"}
 _LIMITS = tuple(Limits.__dataclass_fields__)
 # A statement cannot name the history of a stream.
 _SHED = tuple(name for name in Shed.__dataclass_fields__ if name != "history")

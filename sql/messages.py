@@ -135,7 +135,7 @@ _PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r'\b(plan|planner)="([\w-]+)"', r"\1('\2')"),
     (r"\bleave planner= out", "leave the hint planner(...) out"),
     (r"\bplan= gives", "plan(...) gives"),
-    (r"\b(?:that )?(plan|planner|adapt|statistics)= is ", r"the hint \1(...) is "),
+    (r"\b(?:that )?(plan|planner|optimize|adapt|statistics)= is ", r"the hint \1(...) is "),
     (r", or an object: cep\.plans\..*", ""),
     (r'shed=cep\.Shed\(keep=0\.3\), cep\.Shed\(latency="(.*?)"\) or .*',
      r"shed(keep => 0.3), shed(latency => '\1') or shed(rows_per_second => 100000)"),

@@ -198,6 +198,10 @@ PlanKind = Literal["eager", "lazy-chain", "tree", "zstream", "hybrid"]
 # The algorithm that decides the shape of a plan.
 PlannerName = Literal["dp", "greedy", "zstream", "local-search"]
 
+# What a stream's choice of kept partial matches makes small: the time from the last event of a
+# match to the match, the time of all triggers, or the first while triggers keep up.
+Objective = Literal["balanced", "latency", "throughput"]
+
 
 @dataclass(frozen=True)
 class BranchPlan:
@@ -227,6 +231,17 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class StreamLoad:
+    """What the triggers of a stream bring to a bucket: `events`, the candidates of one trigger, and
+    `arrivals`, those of each variable in a second; None before there were two triggers. `is_idle`:
+    matching takes a small part of the time between triggers."""
+
+    events: float
+    arrivals: Mapping[int, float] | None = None
+    is_idle: bool = True
+
+
+@dataclass(frozen=True)
 class Estimates:
     """Statistics of the data.
 
@@ -234,12 +249,19 @@ class Estimates:
     windows. `selectivities`: for each condition, by its place in `Program.conditions`, the share of
     combinations that it keeps; unknown where missing. `places`: the rates of single windows, to see
     whether one plan is good for all of them.
+
+    `joint`: for pairs of conditions that are not independent, the factor between the share that
+    both keep and the product of their selectivities. `errors`: the relative standard errors of
+    selectivities that were measured on a sample. `load`: of a stream.
     """
 
     rates: Mapping[int, float]
     selectivities: Mapping[int, float] = field(default_factory=dict)
     windows: float = 1.0
     places: tuple[Mapping[int, float], ...] = ()
+    joint: Mapping[frozenset[int], float] = field(default_factory=dict)
+    errors: Mapping[int, float] = field(default_factory=dict)
+    load: StreamLoad | None = None
 
 
 @dataclass(frozen=True)
@@ -268,7 +290,8 @@ class Program:
     slice. A match belongs to the slice in which its latest row is at home; others are dropped. The
     slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether the plan
     may change between advances, and what it was made from. `planner`: what makes the plans that
-    are made while it runs. `remotes`: the remote sources that conditions read.
+    are made while it runs. `remotes`: the remote sources that conditions read. `optimize`: what a
+    stream's plan makes small.
     """
 
     columns: tuple[str, ...]
@@ -292,3 +315,4 @@ class Program:
     costs: OperationCosts | None = None
     remotes: tuple[RemoteSpec, ...] = ()
     planner: PlannerName = "dp"
+    optimize: Objective = "balanced"

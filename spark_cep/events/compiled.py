@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Condition,
         Consumption,
         Estimates,
+        Objective,
         Order,
         PlannerName,
         Strategy,
@@ -121,6 +122,7 @@ class CompiledEventQuery:
         costs: OperationCosts | None = None,
         remotes: Sequence[RemoteSpec] = (),
         planner: PlannerName = "dp",
+        optimize: Objective = "balanced",
         block_pairs: int = Program.block_pairs,
     ) -> Program:
         """What the engine runs. `remotes`: how it asks the sources `compiled.remotes`."""
@@ -147,6 +149,7 @@ class CompiledEventQuery:
             costs=costs,
             remotes=tuple(remotes),
             planner=planner,
+            optimize=optimize,
         )
 
     def form(self, program: Program) -> Data:

@@ -103,10 +103,19 @@ def _payload_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
         yield "payload", f"{how}: {payload['reason']}"
 
 
+_OBJECTIVES = {
+    "balanced": "balanced: latency while triggers keep up, else throughput",
+    "latency": "latency: from the last event of a match to the match",
+    "throughput": "throughput: the work of all triggers",
+}
+
+
 def _engine_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield from _label_rows("tests", facts["engine"]["conditions"])
     yield "limits", ", ".join(f"{k} {v:,}" for k, v in facts["limits"].items() if v) or "none"
     yield "adapts", facts["adaptation"]
+    if facts.get("optimize"):
+        yield "optimizes", _OBJECTIVES[facts["optimize"]]
     yield from _stream_rows(facts)
 
 

@@ -164,7 +164,8 @@ class _CandidatePlans:
         estimates = self.facts.estimates
         if kind == "eager":
             return self.fixed(Plan(kind, tuple(map(self._eager_plan, self.models))))
-        if kind == "hybrid":
+        is_partitioned = self.facts.plan_request.eager is not None
+        if kind == "hybrid" and (is_partitioned or estimates is not None):
             return self._hybrid()
         if estimates is None:
             return self.fixed(Plan(kind))
@@ -376,7 +377,8 @@ def _choose_kind(table: _CandidatePlans) -> PlanChoice | None:
         return None
     requested = f"plan={kind!r}" if request.planner == "dp" else f"planner={request.planner!r}"
     reason = f"{requested}, {_describe_shape(table, kind)}"
-    return table.choice_of(table.candidate(kind), "forced", reason, adapts=kind in ADAPTING_KINDS)
+    adapts = kind in ADAPTING_KINDS or (kind == "hybrid" and not table.facts.in_batch)
+    return table.choice_of(table.candidate(kind), "forced", reason, adapts=adapts)
 
 
 def _requested_kind(request: PlanRequest) -> PlanKind | None:
@@ -390,6 +392,8 @@ def _describe_shape(table: _CandidatePlans, kind: PlanKind) -> str:
         return "the order of the pattern"
     if kind == "tree":
         return "each partial match chooses for itself"
+    if kind == "hybrid" and not table.facts.in_batch:
+        return "each bucket divides the variables by its own counts and arrival rates"
     if table.facts.estimates is None:
         return "candidates are counted in each bucket"
     planner = table.facts.plan_request.planner

@@ -432,6 +432,7 @@ class EventQuery:
             costs=choice.costs,
             remotes=self._remote_specs,
             planner=choice.planner or "dp",
+            optimize=self.request.options.optimize,
         )
 
     def _adaptation(self, choice: PlanChoice) -> Adaptation:
@@ -441,7 +442,7 @@ class EventQuery:
         request = options.plan_request
         is_auto = (request.kind, request.planner) == ("auto", "dp")
         is_auto = is_auto and options.adaptation.kind != "off"
-        to_hybrid = is_auto and self.source.is_streaming
+        to_hybrid = self.source.is_streaming and (is_auto or request.kind == "hybrid")
         return replace(options.adaptation, to_tree=is_auto, to_hybrid=to_hybrid)
 
     @property

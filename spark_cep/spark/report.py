@@ -125,6 +125,7 @@ def build_report(
             "unit": choice.unit,
             "rejected": [asdict(each) for each in choice.rejected],
             **describe_costs(compiled, choice, program.adaptation),
+            **({"optimize": program.optimize} if program.adaptation.to_hybrid else {}),
             "before": _before_facts(compiled, shipment),
             "buckets": {"count": layout.buckets, "reason": layout.buckets_reason},
             "slices": layout.slices_reason,

@@ -13,8 +13,9 @@ from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events import adaptive
 from spark_cep.udfs.events.adaptive import AdaptiveEngine
 from spark_cep.udfs.events.engine import EventState
-from spark_cep.udfs.planning.planner import KEEPING_SECONDS, branch_models, stream_plan_options
-from spark_cep.udfs.program import Adaptation, Estimates, Plan
+from spark_cep.udfs.planning.planner import branch_models
+from spark_cep.udfs.planning.streams import KEEPING_SECONDS, StreamPlanOptions
+from spark_cep.udfs.program import Adaptation, Estimates, Plan, StreamLoad
 from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -89,16 +90,15 @@ def test_the_first_way_keeps_nothing_and_holding_costs_in_every_trigger() -> Non
     program = trigger(RARELY_TRUE, 0, (0.2, 0.2, 0.6)).program
     (model,) = branch_models(program)
     estimates = Estimates({0: 100.0, 1: 100.0, 2: 300.0}, {0: 0.001}, windows=3.0)
-    first, *others = stream_plan_options(model, estimates, TYPICAL_COSTS, share=0.01)
-    assert (first.plan.eager, first.held) == ((), 0.0)
-    for way in others:
-        assert len(way.plan.eager) > 1
-        assert way.held > 0
+    options = StreamPlanOptions(model, replace(estimates, load=StreamLoad(15.0)), TYPICAL_COSTS)
+    without = StreamPlanOptions(model, replace(estimates, load=StreamLoad(0.0)), TYPICAL_COSTS)
+    groups = list(options.groups())
+    assert groups == [(), (0, 1), (0, 2), (1, 2)]
+    assert (options.option(()).plan.eager, options.option(()).held) == ((), 0.0)
+    for group in groups[1:]:
+        option, idle = options.option(group), without.option(group)
+        assert option.plan.eager == group
+        assert option.held > 0
         # All but the holding is work for new events only.
-        idle = next(
-            w
-            for w in stream_plan_options(model, estimates, TYPICAL_COSTS, 0.0)
-            if w.plan == way.plan
-        )
-        assert idle.seconds == pytest.approx(KEEPING_SECONDS * way.held)
-        assert way.seconds > idle.seconds
+        assert idle.seconds == pytest.approx(KEEPING_SECONDS * option.held)
+        assert option.seconds > idle.seconds

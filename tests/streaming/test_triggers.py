@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_cep.pattern import event, no, seq
 from spark_cep.udfs.events import adaptive
 from spark_cep.udfs.execution import segments
-from spark_cep.udfs.planning import planner
+from spark_cep.udfs.planning import streams
 from spark_cep.udfs.program import Plan
 from tests.cases import Case, has_two_readings
 from tests.random_cases import random_cases
@@ -71,7 +71,7 @@ def test_plans_that_change_and_keep_partial_matches_between_triggers(
     monkeypatch.setattr(adaptive, "REPLANNING_SECONDS", 0.0)
     monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
     monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
-    monkeypatch.setattr(planner, "KEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "KEEPING_SECONDS", 0.0)
     agree(QUICK, cases(("any",)), adapts=True)
 
 
@@ -102,7 +102,7 @@ def test_partial_matches_are_found_again_among_rows_that_still_wait(
     monkeypatch.setattr(adaptive, "REPLANNING_SECONDS", 0.0)
     monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
     monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
-    monkeypatch.setattr(planner, "KEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "KEEPING_SECONDS", 0.0)
     kinds = [event("a", "kind = 'B'"), event("b", "kind = 'A'"), event("c", "kind = 'A'")]
     pattern = seq(no(event("y", "kind = 'A'")), *kinds).within(3).strategy("skip till any match")
     # The row of time 2 waits in the state between rows that do not.

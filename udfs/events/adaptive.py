@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter, perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,19 +20,20 @@ from spark_cep.udfs.events.bucket_plans import estimate_rates, plan_branches, wi
 from spark_cep.udfs.events.case_orders import CaseOrders
 from spark_cep.udfs.events.chunks import ROW_SECONDS
 from spark_cep.udfs.events.engine import EventState, advance_events, keeps_partial_matches
+from spark_cep.udfs.events.load import LoadMeter
 from spark_cep.udfs.events.metrics import Metrics
+from spark_cep.udfs.events.selectivities import BucketSelectivities
 from spark_cep.udfs.events.table import NEW
-from spark_cep.udfs.planning.adaptation import Adapter, SlidingStatistics
+from spark_cep.udfs.planning.adaptation import Adapter, estimates_differ
 from spark_cep.udfs.planning.cost_model import plan_cost
 from spark_cep.udfs.planning.planner import (
     ADAPTABLE,
-    StreamPlanOption,
     branch_models,
     format_plan,
     plan_generators,
-    stream_plan_options,
     tree_cost,
 )
+from spark_cep.udfs.planning.streams import StreamPlanGenerator
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan
 from spark_cep.udfs.task_clock import TaskClock
 
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.chunks import Chunk
     from spark_cep.udfs.events.context import AdvanceContext, MatchSet
     from spark_cep.udfs.events.engine import EventAdvance
-    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.program import PlanKind, Program
     from spark_cep.udfs.remotes.lookup import Lookup
 
 
-# Another kind of plan has to be expected to take less than this share of the time.
+# Another kind of plan has to be expected to take less than this share of the time. Finding a group
+# of partial matches again takes as long as many triggers.
 CLEAR_GAIN = 0.8
 # Windows sampled to see whether one plan is good everywhere: one for each of so many seconds that
 # the chunk is expected to take.
@@ -55,8 +57,6 @@ MIN_SAMPLE_WINDOWS = 3
 MAX_SAMPLE_WINDOWS = 8
 # What making a new plan takes.
 REPLANNING_SECONDS = 1e-3
-# The choice of kept partial matches is repeated when a statistic has changed by this factor.
-STATISTIC_CHANGE_FACTOR = 1.25
 # Where a trigger brings more of a window than this, most of the rows to match are new.
 MAX_NEW_SHARE = 0.25
 
@@ -71,12 +71,18 @@ class AdaptiveEngine:
         self.lookups = lookups
         self.clock = TaskClock(program.limits.seconds)
         self.metrics = Metrics()
-        self._adapts = program.adaptation.kind != "off" and program.plan.kind in ADAPTABLE
-        self._observed = SlidingStatistics(program.estimates or Estimates({}))
+        self._is_hybrid = program.plan.kind == "hybrid" and program.adaptation.to_hybrid
+        adapts = program.adaptation.kind != "off" and program.plan.kind in ADAPTABLE
+        self._adapts = adapts or self._is_hybrid
+        self._selectivities = BucketSelectivities(program, program.estimates or Estimates({}))
+        self._load = LoadMeter()
         self._adapter: Adapter | None = None
-        self._plan = program.plan
-        self._has_changed = self._is_alone = False
+        self._group_adapter: Adapter | None = None
+        # The estimates under which the groups were compared.
         self._examined: Estimates | None = None
+        self._plan = program.plan
+        self._kept_groups: Mapping[int, tuple[int, ...]] = {}
+        self._has_changed = self._is_alone = False
         self._models = branch_models(program) if self._adapts else []
         self._orders = CaseOrders(program)
 
@@ -95,6 +101,7 @@ class AdaptiveEngine:
     def step(self, state: EventState, table: pa.Table, horizon: int | float | None) -> EventAdvance:
         """One advance with the plan for its events."""
         started = perf_counter_ns()
+        self._kept_groups = dict(state.groups)
         planner = self._planned if self._adapts else plan_branches
         step = advance_events(
             self.program, state, table, horizon, planner=planner, orders=self._orders,
@@ -105,6 +112,7 @@ class AdaptiveEngine:
 
     def matches(self, step: EventAdvance) -> Iterator[MatchSet]:
         """The matches of an advance; its selectivities are learned when all were taken."""
+        before = self.metrics.matching_us
         started = perf_counter_ns()
         for found in step.matches:
             self.metrics.matching_us += (perf_counter_ns() - started) // 1000
@@ -115,29 +123,46 @@ class AdaptiveEngine:
         lookups = {lookup.remote.name: lookup.metrics.take() for lookup in self.lookups}
         self.metrics.add(Metrics(remotes=lookups))
         if self._adapts:
-            self._observed.add({}, 0, step.metrics.conditions)
+            seconds = (self.metrics.matching_us - before) / 1e6
+            self._selectivities.add_tests(step.metrics.conditions, seconds)
+            self._load.end(seconds)
 
-    def selectivities(self) -> Mapping[int, float]:
-        """The measured selectivities, by place in `Program.conditions`."""
-        return self._observed.estimates().selectivities
+    def learnt(self) -> dict[str, Any]:
+        """What is known of the bucket, as plain data for its state."""
+        return {**self._selectivities.to_json(), "load": self._load.to_json()}
+
+    def restore(self, learnt: Mapping[str, Any]) -> None:
+        """Goes on with what `learnt` gave in an earlier trigger."""
+        self._selectivities.restore(learnt)
+        self._load.restore(learnt.get("load", {}))
 
     def _planned(self, matching: AdvanceContext) -> Sequence[BranchPlan]:
         """The plan for the events of one advance."""
         started = perf_counter()
         self.metrics.plan_checks += 1
-        now = estimate_rates(matching, self._observed.estimates().selectivities)
-        matching.estimates = now
+        rates = estimate_rates(matching, {})
+        now = self._selectivities.estimates(rates)
         shipped = self.program.plan.branches
         rows = matching.events.size
         if self._is_alone and shipped is not None and self._is_little(rows, now, shipped):
             return shipped
-        plan, because = self._adapted(now, self._has_changed)
+        if self._adapter is None:
+            self._adapter = self._make_adapter(now)
+        share = float(np.mean(matching.status == NEW)) if rows else 1.0
+        adapter = self._adapter
+        if self._selectivities.look(matching, lambda: adapter.cost(now).time * share):
+            now = self._selectivities.estimates(rates)
+        matching.estimates = now
+        plan, because = self._adapted(now)
         # Where a trigger is a small part of a window, matching begins at the new rows anyway.
-        is_short = self.program.adaptation.to_hybrid and _is_short_advance(matching)
+        is_stream = self.program.adaptation.to_hybrid
+        is_short = share <= MAX_NEW_SHARE and is_stream
         if self.program.adaptation.to_tree and not is_short and self._is_scattered(matching, now):
             plan, because = Plan("tree"), "the rarest variable changes from window to window"
-        if is_short:
-            plan, because = self._kept(matching, now, (plan, because))
+        if is_stream:
+            self._load.begin(matching, started)
+        if is_stream and (is_short or self._is_hybrid or self._plan.kind == "hybrid"):
+            plan, because = self._with_groups(matching, now, (plan, because))
         if plan != self._plan:
             self.metrics.swaps.append(self._swap(plan, because, matching))
             self._plan = plan
@@ -172,61 +197,79 @@ class AdaptiveEngine:
         here = replace(now, places=window_rates(matching, count))
         return tree_cost(self._models, chains, here, costs).time < CLEAR_GAIN * one.time
 
-    def _kept(
-        self, matching: AdvanceContext, now: Estimates, lazy: tuple[Plan, str]
-    ) -> tuple[Plan, str]:
-        """The plan that keeps partial matches between triggers, where that clearly pays. Finding
-        a group again takes as long as many triggers, so a group is kept until another option is
-        clearly better."""
-        if not keeps_partial_matches(matching):
-            return lazy
-        if self._examined is not None and not _estimates_differ(self._examined, now):
-            return (self._plan, "") if self._plan.kind == "hybrid" else lazy
-        self._examined = now
+    def _make_adapter(self, now: Estimates) -> Adapter:
         costs = self.program.costs or TYPICAL_COSTS
-        share = float(np.mean(matching.status == NEW))
-        found = [stream_plan_options(model, now, costs, share) for model in self._models]
-        without = sum(each[0].seconds for each in found)
-        present = self._present_seconds(found)
-        best = [min(each, key=lambda way: way.seconds) for each in found]
-        seconds = sum(way.seconds for way in best)
-        if present is not None and min(seconds, without) >= CLEAR_GAIN * present:
-            return self._plan, ""
-        if without < REPLANNING_SECONDS or seconds > CLEAR_GAIN * without:
-            return lazy
-        held = sum(way.held for way in best)
-        because = (
-            f"keeping about {held:,.0f} partial matches is expected to take {seconds * 1e3:.1f} "
-            f"ms a trigger, finding them anew {without * 1e3:.1f} ms"
-        )
-        return Plan("hybrid", tuple(way.plan for way in best)), because
+        kind: PlanKind = "lazy-chain" if self._is_hybrid else self.program.plan.kind
+        made = plan_generators(kind, self._models, costs, self.program.planner)
+        adapter = Adapter(self.program.adaptation, made, self.program.estimates or now)
+        if self.program.plan.branches is None:
+            self._plan = adapter.plan
+        return adapter
 
-    def _present_seconds(self, found: Sequence[Sequence[StreamPlanOption]]) -> float | None:
-        """The expected time with the groups that are kept now; None if there are none."""
-        if self._plan.kind != "hybrid" or self._plan.branches is None:
-            return None
-        seconds = 0.0
-        for each, plan in zip(found, self._plan.branches, strict=True):
-            same = [way.seconds for way in each if way.plan.eager == plan.eager]
-            if not same:
-                return None
-            seconds += same[0]
-        return seconds
-
-    def _adapted(self, now: Estimates, has_changed: bool) -> tuple[Plan, str]:
-        if self._adapter is None:
-            program, costs = self.program, self.program.costs or TYPICAL_COSTS
-            made = plan_generators(program.plan.kind, self._models, costs, program.planner)
-            first = self.program.estimates or now
-            self._adapter = Adapter(self.program.adaptation, made, first)
-            if self.program.plan.branches is None:
-                self._plan = self._adapter.plan
-        because = "a rate has changed" if has_changed else None
-        swap = self._adapter.after(now, because)
+    def _adapted(self, now: Estimates) -> tuple[Plan, str]:
+        assert self._adapter is not None
+        swap = self._adapter.after(now, "a rate has changed" if self._has_changed else None)
         because = (
             "the rarest variable is the same in all windows again" if swap is None else swap.because
         )
         return self._adapter.plan, because
+
+    def _with_groups(
+        self, matching: AdvanceContext, now: Estimates, lazy: tuple[Plan, str]
+    ) -> tuple[Plan, str]:
+        """The plan that keeps partial matches between triggers, where that clearly pays."""
+        if not keeps_partial_matches(matching):
+            return lazy
+        now = replace(now, load=self._load.estimate())
+        if self._group_adapter is None:
+            self._group_adapter = self._make_group_adapter(now)
+        adapter = self._group_adapter
+        is_always = self.program.adaptation.kind == "always"
+        if is_always or self._examined is None or estimates_differ(self._examined, now):
+            self._examined = now
+            adapter.after(now)
+        if adapter.plan == self._plan:
+            return self._plan, ""
+        if any(plan.eager for plan in adapter.plan.branches or ()):
+            return adapter.plan, self._describe_groups(adapter, now, adapter.plan)
+        if self._plan.kind == "hybrid":
+            return lazy[0], self._describe_groups(adapter, now, self._plan)
+        return lazy
+
+    def _make_group_adapter(self, now: Estimates) -> Adapter:
+        """Begins with the groups that are in the state, or with none. Where plans are not made
+        anew, the first choice stays. A group is compared with every other one: there are few, and
+        they are looked at only where a statistic has changed."""
+        costs = self.program.costs or TYPICAL_COSTS
+        adaptation = replace(self.program.adaptation, k=None)
+        # A hybrid plan was asked for, whatever there is to save.
+        negligible = 0.0 if self._is_hybrid else REPLANNING_SECONDS
+        made = [
+            StreamPlanGenerator(model, costs, self.program.optimize, negligible)
+            for model in self._models
+        ]
+        begin = None
+        if adaptation.kind != "off":
+            begin = [
+                generator.keep(now, self._kept_groups.get(number, ()))
+                for number, generator in enumerate(made)
+            ]
+        return Adapter(adaptation, made, now, begin, 1 - CLEAR_GAIN)
+
+    def _describe_groups(self, adapter: Adapter, now: Estimates, plan: Plan) -> str:
+        """Why the groups of a plan are kept from now on, or not any more."""
+        groups = [each.eager for each in plan.branches or ()]
+        options = [
+            (generator.options(now).option(group), generator.options(now).option(()))
+            for generator, group in zip(adapter.generators, groups, strict=True)
+            if isinstance(generator, StreamPlanGenerator)
+        ]
+        held = sum(kept.held for kept, _ in options)
+        seconds, anew = (sum(each.seconds for each in way) for way in zip(*options, strict=True))
+        return (
+            f"keeping about {held:,.0f} partial matches is expected to take {seconds * 1e3:.1f} "
+            f"ms a trigger, finding them anew {anew * 1e3:.1f} ms"
+        )
 
     def _swap(self, plan: Plan, because: str, matching: AdvanceContext) -> dict[str, str]:
         names = [model.names for model in self._models]
@@ -236,19 +279,3 @@ class AdaptiveEngine:
             "because": because,
             "event_time": str(matching.events.start_of(0)),
         }
-
-
-def _is_short_advance(matching: AdvanceContext) -> bool:
-    """Whether this advance brings a small part of what there is to match."""
-    return bool(matching.events.size and np.mean(matching.status == NEW) <= MAX_NEW_SHARE)
-
-
-def _estimates_differ(before: Estimates, now: Estimates) -> bool:
-    for old, new in ((before.rates, now.rates), (before.selectivities, now.selectivities)):
-        if old.keys() != new.keys():
-            return True
-        for key, value in new.items():
-            least, most = sorted((old[key], value))
-            if most > STATISTIC_CHANGE_FACTOR * least:
-                return True
-    return False

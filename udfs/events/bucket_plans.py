@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.planning.apam import plan_hybrid
 from spark_cep.udfs.planning.planner import branch_models, generate_plans
 from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.program import BranchPlan, Estimates
@@ -36,10 +37,10 @@ def plan_branches(matching: AdvanceContext) -> Sequence[BranchPlan]:
         return [BranchPlan(order, fixed=True) for order in orders]
     if plan.kind == "tree":
         return [BranchPlan(None) for _ in branches]
-    plans = generate_plans(
-        plan.kind, branch_models(program), estimate_rates(matching, {}), TYPICAL_COSTS,
-        program.planner,
-    )  # fmt: skip
+    models, estimates = branch_models(program), estimate_rates(matching, {})
+    if plan.kind == "hybrid":
+        return [plan_hybrid(model, estimates, TYPICAL_COSTS) for model in models]
+    plans = generate_plans(plan.kind, models, estimates, TYPICAL_COSTS, program.planner)
     return [BranchPlan(each.shape) for each in plans]
 
 

@@ -209,7 +209,7 @@ def _case_work(model: BranchModel, pools: SlotCandidates) -> CaseWork | None:
     counts, is_ruled = {}, False
     for number, each in enumerate(model.branch.slots):
         for variable in each.variables:
-            counts[variable] = int(np.count_nonzero(matching.events.candidates(variable)))
+            counts[variable] = int(matching.events.below(variable)[-1])
         if not each.is_list:
             met = len(pools.pool(number).elements)
             is_ruled |= met < counts[each.variables[0]]

@@ -25,7 +25,6 @@ from spark_cep.udfs.events.automaton import (
 )
 from spark_cep.udfs.events.candidates import PositionRanges, pair_blocks
 from spark_cep.udfs.events.context import AdvanceContext, MatchSet, negation_places
-from spark_cep.udfs.events.elements import extent
 from spark_cep.udfs.events.negation import NegationChecker
 from spark_cep.udfs.events.partials import (
     BranchSlots,
@@ -268,8 +267,7 @@ class RunEngine:
         for other in state.filled:
             taken = runs.last[run, other]
             together = (taken >= 0) & (tie[np.maximum(taken, 0)] == tie[row])
-            ordered = (other, transition.variable) in self._ordered
-            if ordered and other not in transition.beside:
+            if (other, transition.variable) in self._ordered:
                 allowed &= ~together
             else:
                 allowed &= taken != row
@@ -314,7 +312,7 @@ class RunEngine:
         for cell in cells_of(condition.expression):
             if cell.variable not in group:
                 continue
-            back = elements_back(cell, variable)
+            back = elements_back(cell, variable, group)
             held = (runs.before if back else runs.last)[pairs.run, cell.variable]
             if cell.reading == "prev":
                 previous[cell.variable] = held
@@ -655,7 +653,7 @@ def _fill_slot(slot: Slot, taken: Mapping[int, Positions]) -> tuple[SlotElements
     # A run may be in the middle of an iteration, which is no element yet.
     length = min(rows.shape[1] for rows in taken.values())
     members = {v: rows[:, :length].ravel() for v, rows in taken.items()}
-    first, last = extent(members)
+    first, last = members[min(members)], members[max(members)]
     count = len(next(iter(taken.values())))
     return SlotElements(slot, first, last, members), np.arange(count * length).reshape(
         count, length

@@ -1,11 +1,13 @@
-"""Estimates from a sample of the input: rates of candidates and selectivities of conditions.
+"""Estimates from rows: rates of candidates and selectivities of conditions.
 
-The driver reads a sample once, before it chooses a plan. Selectivities are measured on random
-partial matches.
+The driver reads a sample once, before it chooses a plan; a worker looks at the rows of its bucket.
+Selectivities are measured on random partial matches.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import log, prod, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,18 +27,30 @@ from spark_cep.udfs.program import Estimates
 from spark_cep.udfs.values.tally import ErrorTally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from spark_cep.udfs.events.table import Positions
+    from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.expressions import Cell
     from spark_cep.udfs.program import Condition, Program
 
 
-# Estimates a selectivity of 0.01 to within a third; all conditions of a pattern take some
-# milliseconds.
-SAMPLE_DRAWS = 1_000
+Weights = npt.NDArray[np.float64]
+
+# Estimates a selectivity of 0.025 to within a seventh; with the larger number, one of 0.0015.
+SAMPLE_DRAWS = 2_000
+MAX_DRAWS_FACTOR = 16
+# Partial matches that a condition should keep: its selectivity is then known to within a seventh.
+ENOUGH_KEPT = 50
+# With fewer, nothing is said about what another condition keeps of them.
+LEAST_KEPT = 20
+# Two conditions are dependent if they differ from independent ones by so many standard errors, and
+# by this factor.
+JOINT_ERRORS = 3.0
+LEAST_JOINT_FACTOR = 1.25
+# Pairs of conditions that are drawn for: all of a pattern with five variables.
+MAX_JOINT_PAIRS = 24
 # Number of windows whose own best plan is compared with the one plan for all.
 SAMPLE_WINDOWS = 8
 
@@ -56,21 +70,76 @@ def make_sample_context(program: Program, table: pa.Table) -> AdvanceContext:
 
 def estimate_from_context(matching: AdvanceContext) -> Estimates | None:
     """Rates and selectivities of the rows of a context; None if it has no candidates."""
-    program = matching.program
     density = matching.events.density(matching.meter.stretch)
     if not any(density.candidates.values()):
         return None
     # No candidate in a sample is counted as half a one, not as never.
     rates = {v: max(count, 0.5) / density.stretches for v, count in density.candidates.items()}
-    selectivities: dict[int, float] = {}
-    for number in range(len(program.branches)):
+    places = window_rates(matching, SAMPLE_WINDOWS)
+    drawn = measure_conditions(matching, np.random.default_rng(SAMPLING_SEED))
+    shares = {place: each.value for place, each in drawn.shares.items()}
+    errors = {place: each.error for place, each in drawn.shares.items()}
+    return Estimates(rates, shares, density.stretches, places, drawn.joint, errors)
+
+
+# ---- conditions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeasuredShare:
+    """A share with its relative standard error."""
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True)
+class MeasuredConditions:
+    """What random partial matches say: the share that each condition keeps, and for pairs that are
+    not independent the factor between what both keep and the product of their shares."""
+
+    shares: Mapping[int, MeasuredShare]
+    joint: Mapping[frozenset[int], float]
+
+
+@dataclass(frozen=True)
+class _ConditionGroup:
+    """The conditions on one set of variables, as places in the program, in the order in which the
+    engine tests them, and the partial matches that all of them kept."""
+
+    places: tuple[int, ...]
+    slots: frozenset[int]
+    shares: Mapping[int, MeasuredShare]
+    kept: Partials
+    weights: Weights
+
+    @property
+    def share(self) -> MeasuredShare:
+        value = prod(each.value for each in self.shares.values())
+        return MeasuredShare(value, sqrt(sum(each.error**2 for each in self.shares.values())))
+
+
+def measure_conditions(
+    matching: AdvanceContext, random: np.random.Generator, draws: int = SAMPLE_DRAWS
+) -> MeasuredConditions:
+    """The selectivities of a program's conditions on `draws` random partial matches of these rows.
+
+    They do not depend on any plan: an engine tests a condition on what the conditions before it
+    have kept, which says nothing about another order if the two are not independent."""
+    shares: dict[int, MeasuredShare] = {}
+    joint: dict[frozenset[int], float] = {}
+    for number in range(len(matching.program.branches)):
         walk = make_sampling_walk(matching, number)
-        for together in _group_conditions(program):
-            if together[0] not in selectivities:
-                selectivities |= _measure_selectivities(walk, together)
-    return Estimates(
-        rates, selectivities, density.stretches, window_rates(matching, SAMPLE_WINDOWS)
-    )
+        groups = [
+            group
+            for together in _group_conditions(matching.program)
+            if together[0] not in shares
+            and (group := _measure_group(walk, together, random, draws)) is not None
+        ]
+        for group in groups:
+            shares |= group.shares
+        joint |= _measure_joint(walk, groups, random, draws)
+    return MeasuredConditions(shares, joint)
 
 
 def _group_conditions(program: Program) -> Iterator[list[int]]:
@@ -82,30 +151,112 @@ def _group_conditions(program: Program) -> Iterator[list[int]]:
         yield sorted(alike, key=lambda place: evaluation_cost(program.conditions[place]))
 
 
-def _measure_selectivities(walk: BranchWalk, together: Sequence[int]) -> dict[int, float]:
-    conditions = {place: walk.matching.program.conditions[place] for place in together}
-    sampled = {p: c for p, c in conditions.items() if can_sample(walk, c)}
-    if not sampled:
-        return {}
-    first = next(iter(sampled.values()))
+def _measure_group(
+    walk: BranchWalk, together: Sequence[int], random: np.random.Generator, draws: int
+) -> _ConditionGroup | None:
+    """More is drawn where hardly anything was kept."""
+    every = walk.matching.program.conditions
+    conditions = {place: every[place] for place in together if can_sample(walk, every[place])}
+    if not conditions:
+        return None
+    first = next(iter(conditions.values()))
     slots = sorted({walk.slots.of_variable[v] for v in first.variables})
-    backward = {c.variable for each in sampled.values() for c in previous_cells(each)}
+    backward = {c.variable for each in conditions.values() for c in previous_cells(each)}
     lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
-    drawn = draw_partials(walk, [*slots, *lists], SAMPLE_DRAWS)
-    if drawn is None:
-        return {}
-    partials, weights = drawn
+    most = MAX_DRAWS_FACTOR * draws
+    while True:
+        drawn = draw_partials(walk, [*slots, *lists], draws, random)
+        if drawn is None:
+            return None
+        shares, kept, weights = _apply_conditions(walk, conditions, *drawn)
+        if len(kept) >= ENOUGH_KEPT or draws == most:
+            return _ConditionGroup(tuple(conditions), frozenset(slots), shares, kept, weights)
+        draws = min(2 * draws * ENOUGH_KEPT // max(len(kept), 1), most)
+
+
+def _apply_conditions(
+    walk: BranchWalk, conditions: Mapping[int, Condition], partials: Partials, weights: Weights
+) -> tuple[dict[int, MeasuredShare], Partials, Weights]:
+    """The share that each condition keeps of what those before it kept, and what all keep."""
     reader = walk.reader(partials)
-    kept, selectivities = weights, {}
-    for place, condition in sampled.items():
-        held = kept * reader.holds(condition)
-        # A few draws of which none or all are kept do not prove 0 or 1.
-        least = 0.5 / max(int(np.count_nonzero(kept)), 1)
-        total = float(kept.sum())
-        share = float(held.sum()) / total if total else 0.5
-        selectivities[place] = float(np.clip(share, least, 1 - least))
-        kept = held
-    return selectivities
+    kept, shares = weights, {}
+    for place, condition in conditions.items():
+        held = reader.holds(condition)
+        shares[place] = _weighted_share(held, kept)
+        kept = kept * held
+    some = kept > 0
+    return shares, partials.take(some), kept[some]
+
+
+def _weighted_share(held: Flags, weights: Weights) -> MeasuredShare:
+    total = float(weights.sum())
+    if not total:
+        return MeasuredShare(0.5, 1.0)
+    value = float(weights @ held) / total
+    spread = float(np.sqrt(np.square(weights * (held - value)).sum())) / total
+    # A few draws of which none or all are kept do not prove 0 or 1.
+    least = 0.5 / max(int(np.count_nonzero(weights)), 1)
+    value = min(max(value, least), 1 - least)
+    return MeasuredShare(value, max(spread, least) / value)
+
+
+def _measure_joint(
+    walk: BranchWalk,
+    groups: Sequence[_ConditionGroup],
+    random: np.random.Generator,
+    draws: int,
+) -> dict[frozenset[int], float]:
+    """For pairs of groups with a slot in common: by how much the second keeps another share of
+    what the first has kept than it keeps of everything."""
+    pairs = [
+        (one, other)
+        for number, one in enumerate(groups)
+        for other in groups[number + 1 :]
+        if one.slots & other.slots and one.slots != other.slots
+    ]
+    joint = {}
+    for one, other in pairs[:MAX_JOINT_PAIRS]:
+        # The rarer condition comes first where enough was kept: the other share is then known well.
+        first, second = sorted((one, other), key=lambda group: group.share.value)
+        if len(first.kept) < ENOUGH_KEPT:
+            first, second = second, first
+        factor = _joint_factor(walk, (first, second), random, draws)
+        if factor is not None:
+            joint[frozenset({first.places[0], second.places[0]})] = factor
+    return joint
+
+
+def _joint_factor(
+    walk: BranchWalk,
+    groups: tuple[_ConditionGroup, _ConditionGroup],
+    random: np.random.Generator,
+    draws: int,
+) -> float | None:
+    """None if the two may well be independent, or hardly anything is known."""
+    first, second = groups
+    if len(first.kept) < LEAST_KEPT:
+        return None
+    share = first.weights / first.weights.sum()
+    chosen = random.choice(len(share), draws, p=share)
+    partials, weights = first.kept.take(chosen), np.ones(draws)
+    for slot in sorted(second.slots - first.slots):
+        extended = _extend_drawn(walk, (partials, weights), slot, random)
+        if extended is None:
+            return None
+        partials, weights = extended
+    every = walk.matching.program.conditions
+    shares, _, _ = _apply_conditions(
+        walk, {place: every[place] for place in second.places}, partials, weights
+    )
+    value, expected = prod(each.value for each in shares.values()), second.share
+    # What is drawn again from a few is not known better than those few show.
+    few = 1 / float(np.square(share).sum())
+    chance = sqrt(expected.value * (1 - expected.value) / few)
+    unsure = JOINT_ERRORS * sqrt(chance**2 + (expected.error * expected.value) ** 2)
+    factor = max(value, 0.5 / few) / expected.value
+    if abs(value - expected.value) <= unsure or abs(log(factor)) < log(LEAST_JOINT_FACTOR):
+        return None
+    return factor
 
 
 # ---- random partial matches ----------------------------------------------------------------------
@@ -150,33 +301,44 @@ def previous_cells(condition: Condition) -> Iterator[Cell]:
 
 
 def draw_partials(
-    walk: BranchWalk, slots: Sequence[int], count: int
-) -> tuple[Partials, npt.NDArray[np.float64]] | None:
+    walk: BranchWalk,
+    slots: Sequence[int],
+    count: int,
+    random: np.random.Generator | None = None,
+) -> tuple[Partials, Weights] | None:
     """`count` random partial matches of the slots (fewer where a scope is empty), with weights.
 
     A candidate of the first slot is drawn, then for each other slot one from its scope. So order,
     window and key hold as they will in the engine, and a partial match weighs as many as it was
     drawn from. A slot that occurs twice gets a list of two.
     """
-    random = np.random.default_rng(SAMPLING_SEED)
+    random = np.random.default_rng(SAMPLING_SEED) if random is None else random
     pool = walk.pools.pool(slots[0]).elements
     if not len(pool):
         return None
     chosen = pool[random.integers(0, len(pool), count)]
     partials = _bind_rows(walk, Partials({}, chosen, chosen), slots[0], chosen)
-    weights = np.ones(count)
-    for number, slot in enumerate(slots[1:], 1):
-        step = walk.steps.step(frozenset(slots[:number]) - {slot}, frozenset({slot}))
-        candidates = walk.pools.pool(slot)
-        ranges = candidates.find(find_scope(step, walk.matching.events, walk.slots, partials))
-        counts = np.maximum(ranges.high - ranges.low, 0)
-        some = np.flatnonzero(counts)
-        if not len(some):
-            return None
-        place = ranges.low[some] + (random.random(len(some)) * counts[some]).astype(np.int64)
-        weights = weights[some] * counts[some]
-        partials = _bind_rows(walk, partials.take(some), slot, candidates.elements[place])
-    return partials, weights
+    drawn: tuple[Partials, Weights] | None = (partials, np.ones(count))
+    for slot in slots[1:]:
+        drawn = None if drawn is None else _extend_drawn(walk, drawn, slot, random)
+    return drawn
+
+
+def _extend_drawn(
+    walk: BranchWalk, drawn: tuple[Partials, Weights], slot: int, random: np.random.Generator
+) -> tuple[Partials, Weights] | None:
+    """The same with a random candidate of one more slot."""
+    partials, weights = drawn
+    step = walk.steps.step(frozenset(partials.elements) - {slot}, frozenset({slot}))
+    candidates = walk.pools.pool(slot)
+    ranges = candidates.find(find_scope(step, walk.matching.events, walk.slots, partials))
+    counts = np.maximum(ranges.high - ranges.low, 0)
+    some = np.flatnonzero(counts)
+    if not len(some):
+        return None
+    place = ranges.low[some] + (random.random(len(some)) * counts[some]).astype(np.int64)
+    bound = _bind_rows(walk, partials.take(some), slot, candidates.elements[place])
+    return bound, weights[some] * counts[some]
 
 
 def _bind_rows(walk: BranchWalk, partials: Partials, slot: int, rows: Positions) -> Partials:

@@ -142,7 +142,23 @@ class Events:
         some = np.unique(np.linspace(0, self.size - 1, DENSITY_ROWS).astype(np.int64))
         here = stretch[some]
         crowd = np.searchsorted(stretch, here + 1) - np.searchsorted(stretch, here)
+        crowd = self._window_crowd(some, crowd)
         return Density(candidates, self.size / float(crowd.mean()))
+
+    def _window_crowd(self, positions: Positions, crowd: Positions) -> Array:
+        """The rows in a window around each position. `crowd`: those in its stretch; but a key that
+        lasts less than two windows, as in the state of a stream, fills parts of stretches only."""
+        window = self.program.window
+        if window is None or not window.size:
+            return crowd
+        start, end = self.partition.start[positions], self.partition.end[positions]
+        rows = end - start
+        if window.kind == "events":
+            length = rows / window.size
+        else:
+            length = (self.time[end - 1] - self.time[start]) / window.size
+        found: Array = np.where(length < 2, rows / np.maximum(length, 1.0), crowd)
+        return found
 
     def count(self, low: int, high: int) -> dict[int, int]:
         """The candidates of each variable among the positions [low, high)."""

@@ -4,7 +4,6 @@ in segments."""
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_cep.udfs.events.adaptive import AdaptiveEngine
@@ -22,7 +21,6 @@ from spark_cep.udfs.execution.segments import (
     load_state,
     save_state,
 )
-from spark_cep.udfs.program import Estimates, Program
 from spark_cep.udfs.task_clock import TaskClock
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.execution.state import StateHeader, StateStore
     from spark_cep.udfs.output import EventOutput
+    from spark_cep.udfs.program import Program
     from spark_cep.udfs.remotes.lookup import Lookup
 
 
@@ -93,11 +92,7 @@ class EventEngine:
     def load(self, store: StateStore, header: StateHeader) -> EventState:
         self._next_number = header.number or self._next_number
         self._segment = header.next_segment
-        if header.learnt:
-            known = {int(place): share for place, share in header.learnt.items()}
-            self._adaptive = AdaptiveEngine(
-                _with_selectivities(self._program, known), self._adaptive.lookups
-            )
+        self._adaptive.restore(header.learnt)
         return load_state(store, header)
 
     def save(
@@ -106,9 +101,7 @@ class EventEngine:
         del before
         after = save_state(store, header, after)
         header.number = self._next_number
-        header.learnt = {
-            str(place): share for place, share in self._adaptive.selectivities().items()
-        }
+        header.learnt = self._adaptive.learnt()
         self._segment = header.next_segment
         if after.events is not None:
             # Values arrive while the bucket waits for its next trigger.
@@ -168,10 +161,3 @@ def _get_lookups(program: Program, scope: str, trigger: str | None) -> tuple[Loo
     from spark_cep.udfs.remotes.lookup import get_lookups  # noqa: PLC0415 - few queries need it
 
     return get_lookups(program.remotes, scope, trigger)
-
-
-def _with_selectivities(program: Program, known: dict[int, float]) -> Program:
-    """The program with the selectivities that earlier triggers measured."""
-    before = program.estimates or Estimates({})
-    selectivities = {**before.selectivities, **known}
-    return replace(program, estimates=replace(before, selectivities=selectivities))

@@ -44,7 +44,8 @@ class StateHeader:
     """`horizon`: the event time up to which rows have come; None: nothing was written yet.
     `nonce` changes with every write. The rest is that of event patterns. `segments`: blobs of
     rows, as [number, rows, flags of all its rows or -1]. `number`: of the next match. `kept`,
-    `groups`: the stored partial matches and their groups. `learnt`: measured selectivities."""
+    `groups`: the stored partial matches and their groups. `learnt`: what plans are
+    made from."""
 
     identity: StateIdentity
     horizon: int | None = None

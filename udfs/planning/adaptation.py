@@ -2,17 +2,19 @@
 
 Between advances, the `Adapter` asks a `DecisionFunction` whether the current statistics are a
 reason to plan again. If so, it takes the new plan if that is expected to cost less than the plan in
-force under the same statistics. In either case the decision continues from the plan that was made
-last: as long as the reasons for that plan hold, the planner would make the same plan again.
+force under the same statistics, by more than the errors of the statistics explain. In either case
+the decision continues from the plan that was made last: as long as the reasons for that plan hold,
+the planner would make the same plan again.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import sqrt
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spark_cep.udfs.planning.compiled_invariants import CompiledInvariants
 from spark_cep.udfs.planning.cost_model import PlanCost
@@ -22,7 +24,7 @@ from spark_cep.udfs.planning.invariants import (
     first_violation,
     select_invariants,
 )
-from spark_cep.udfs.planning.planner import ADAPTABLE, PlanGenerator, assemble_plan
+from spark_cep.udfs.planning.planner import assemble_plan
 from spark_cep.udfs.program import Estimates
 
 if TYPE_CHECKING:
@@ -30,9 +32,13 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.planning.cost_model import BranchModel
     from spark_cep.udfs.planning.invariants import Comparison, GeneratedPlan
-    from spark_cep.udfs.program import Adaptation, Plan
+    from spark_cep.udfs.program import Adaptation, Plan, PlanKind
 
 
+# A plan is replaced where the gain exceeds so many of its standard errors.
+SURE_ERRORS: Final = 1.0
+# A plan that was refused is made again when a statistic has changed by this factor.
+STATISTIC_CHANGE_FACTOR: Final = 1.25
 # Sums in another order differ by rounding: equal plans must not alternate.
 _NO_GAIN: Final = 1e-9
 # With n tests a selectivity of one half is known to 1 / (2 sqrt(n)): here to 5 %.
@@ -52,17 +58,34 @@ class PlanSwap:
     gain: float
 
 
+class Generator(Protocol):
+    """Makes the plans of one branch. `cost`: of a plan that was made before."""
+
+    @property
+    def kind(self) -> PlanKind: ...
+
+    @property
+    def model(self) -> BranchModel: ...
+
+    def make(self, estimates: Estimates) -> GeneratedPlan: ...
+
+    def cost(self, generated: GeneratedPlan, estimates: Estimates) -> PlanCost: ...
+
+
 @dataclass
 class Adapter:
-    """The plan in force, and what adapting has cost. Begins with the plan for the first estimates.
+    """The plan in force, and what adapting has cost. Begins with the plan for the first estimates,
+    or with the plans `begin`.
 
-    `checks`: how often the statistics were checked; `plannings`: how often a plan was made;
-    `seconds`: the time for both.
+    `least_gain`: the share of the cost that a new plan has to save. `checks`: how often the
+    statistics were checked; `plannings`: how often a plan was made; `seconds`: the time for both.
     """
 
     adaptation: Adaptation
-    generators: Sequence[PlanGenerator]
+    generators: Sequence[Generator]
     estimates: Estimates
+    begin: Sequence[GeneratedPlan] | None = None
+    least_gain: float = 0.0
     checks: int = 0
     plannings: int = 0
     seconds: float = 0.0
@@ -71,13 +94,13 @@ class Adapter:
     def __post_init__(self) -> None:
         start = perf_counter()
         self._kind = self.generators[0].kind
-        adapts = self.adaptation.kind != "off" and self._kind in ADAPTABLE
-        self.decision = (
-            make_decision(self.adaptation, [g.model for g in self.generators])
-            if adapts
-            else NeverDecision()
-        )
-        self._generated = self._generate(self.estimates)
+        self.decision = make_decision(self.adaptation, [g.model for g in self.generators])
+        # The estimates under which a plan was made and not taken.
+        self._refused: Estimates | None = None
+        if self.begin is None:
+            self._generated: Sequence[GeneratedPlan] = self._generate(self.estimates)
+        else:
+            self._generated, self._refused = self.begin, Estimates({})
         self.decision.record_plan(self._generated, self.estimates)
         self.plan = assemble_plan(self._kind, self._generated)
         self.seconds += perf_counter() - start
@@ -90,6 +113,9 @@ class Adapter:
         start = perf_counter()
         self.checks += 1
         because = self.decision.check(estimates) or because
+        if because is None and self._refused is not None:
+            has_changed = estimates_differ(self._refused, estimates)
+            because = "the statistics are known better" if has_changed else None
         swap = None if because is None else self._plan_again(estimates, because)
         self.seconds += perf_counter() - start
         return swap
@@ -101,13 +127,30 @@ class Adapter:
         new = self._cost(generated, estimates).time
         gain = 1.0 - new / now if now > 0 else 0.0
         self.decision.record_plan(generated, estimates, gain)
+        self._refused = None
         if gain < _NO_GAIN:
+            return None
+        if gain < self.least_gain or not self._is_sure(generated, estimates, now - new):
+            self._refused = estimates
             return None
         self._generated = generated
         swap = PlanSwap(self.plan, assemble_plan(self._kind, generated), because, gain)
         self.plan = swap.after
         self.swaps.append(swap)
         return swap
+
+    def _is_sure(
+        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float
+    ) -> bool:
+        """Whether the gain exceeds its standard error: how much it changes where a selectivity is
+        one error larger than was measured."""
+        variance = 0.0
+        for place, error in estimates.errors.items():
+            larger = min(1.0, estimates.selectivities[place] * (1 + error))
+            moved = replace(estimates, selectivities={**estimates.selectivities, place: larger})
+            there = self._cost(self._generated, moved).time - self._cost(generated, moved).time
+            variance += (there - gain) ** 2
+        return not gain < SURE_ERRORS * sqrt(variance)
 
     def _generate(self, estimates: Estimates) -> list[GeneratedPlan]:
         return [generator.make(estimates) for generator in self.generators]
@@ -119,8 +162,29 @@ class Adapter:
     def _cost(self, generated: Sequence[GeneratedPlan], estimates: Estimates) -> PlanCost:
         total = PlanCost(0.0, 0.0, 0.0)
         for generator, each in zip(self.generators, generated, strict=True):
-            total = total + generator.cost(each.shape, estimates)
+            total = total + generator.cost(each, estimates)
         return total
+
+
+def estimates_differ(before: Estimates, now: Estimates) -> bool:
+    """Whether a statistic or its error has changed by the factor."""
+    groups = (
+        (before.rates, now.rates),
+        (before.selectivities, now.selectivities),
+        (before.joint, now.joint),
+        (before.errors, now.errors),
+    )
+    return any(_values_differ(old, new) for old, new in groups)
+
+
+def _values_differ(before: Mapping[Any, float], now: Mapping[Any, float]) -> bool:
+    if before.keys() != now.keys():
+        return True
+    for key, value in now.items():
+        least, most = sorted((before[key], value))
+        if most > STATISTIC_CHANGE_FACTOR * least:
+            return True
+    return False
 
 
 # ---- decision functions ------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def apam_partitions(
     """The l + 1 partitions of the matching order, from all lazy to all eager. Without a load all
     events are there at once: no server keeps up with any of the queues."""
     order = slots_of(plan_lazy_chain(model, estimates, costs).shape)
-    queue = _EventQueue(model.estimator(estimates), costs, load)
+    queue = EventQueue(model.estimator(estimates), costs, load)
     return [queue.score(order[:cut], order[cut:]) for cut in range(len(order) + 1)]
 
 
@@ -129,7 +129,7 @@ def fastest_partition(candidates: Sequence[ApamPartition]) -> ApamPartition:
 # ---- the queue ---------------------------------------------------------------------------------
 
 
-class _EventQueue:
+class EventQueue:
     """An M/G/1 queue whose customers are the events of a branch."""
 
     def __init__(

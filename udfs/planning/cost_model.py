@@ -8,7 +8,7 @@ cost of a plan is the sum over its joins. Numbers are capped instead of overflow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import factorial, prod
 from typing import TYPE_CHECKING, Final
@@ -183,6 +183,11 @@ class CardinalityEstimator:
             condition.index: estimates.selectivities.get(condition.index, UNKNOWN_SELECTIVITY)
             for condition in model.condition_models
         }
+        self._joint = tuple(
+            (pair, factor, factor * prod(self._selectivity[index] for index in pair))
+            for pair, factor in estimates.joint.items()
+            if pair <= self._selectivity.keys()
+        )
         self._rates = [self._compute_rate(slot) for slot in range(model.size)]
         self._cardinalities: dict[int, float] = {}
         self._joins: dict[tuple[int, int], JoinEstimate] = {}
@@ -219,9 +224,7 @@ class CardinalityEstimator:
         if self.model.lists >> slot & 1:
             return self._list_weight(slot, bound)
         weight = _capped_product(self._rates[slot], self.model.choices(slot, bound))
-        for condition in self.model.decided(slot, bound):
-            weight *= self._selectivity[condition.index]
-        return weight
+        return self._keep_more(weight, bound, self.model.decided(slot, bound))
 
     def _list_weight(self, slot: int, bound: int) -> float:
         if not bound:
@@ -278,9 +281,8 @@ class CardinalityEstimator:
         equal values. Everything else, the unit's other slots included, is tested on the pairs."""
         model = self.model
         pairs = self._pairs_in_scope(left, right, model.anchor(left, right))
-        for condition in model.within(left | right):
-            if model.uses_index(condition, left, right):
-                pairs = _capped_product(pairs, self._selectivity[condition.index])
+        found = (c for c in model.within(left | right) if model.uses_index(c, left, right))
+        pairs = self._keep_more(pairs, left, found)
         return JoinEstimate(min(pairs, LARGEST_NUMBER), self.results(left, right))
 
     def results(self, left: int, right: int) -> float:
@@ -346,13 +348,15 @@ class CardinalityEstimator:
         for slot in bit_numbers(anchors):
             number = _capped_product(number, self._rates[slot])
         lists = {slot: _ListEstimate(self, slot) for slot in bit_numbers(slots & model.lists)}
+        once = []
         for condition in model.within(slots):
             if condition.index in without:
                 continue
             if condition.keeps == "once":
-                number *= self._selectivity[condition.index]
+                once.append(condition.index)
             else:
                 lists[condition.owner].apply(condition)
+        number = self._keep(number, once)
         for slot, estimate in lists.items():
             low = 1 if slot == growing else model.branch.slots[slot].low
             if anchors >> slot & 1:
@@ -364,6 +368,38 @@ class CardinalityEstimator:
         for negation in negations:
             number *= self._unblocked(negation, anchors)
         return min(number, LARGEST_NUMBER)
+
+    def _keep(self, number: float, indexes: Collection[int]) -> float:
+        """What these conditions keep of so many combinations. They are multiplied one after the
+        other, as in the tables of all sets."""
+        if self._joint:
+            return number * self._kept_share(indexes)
+        for index in indexes:
+            number *= self._selectivity[index]
+        return number
+
+    def _keep_more(self, number: float, bound: int, added: Iterable[ConditionModel]) -> float:
+        """What these conditions keep of what the conditions among `bound` have kept."""
+        indexes = [condition.index for condition in added]
+        if not self._joint:
+            return self._keep(number, indexes)
+        before = [condition.index for condition in self.model.within(bound)]
+        kept = self._kept_share(before)
+        return number * self._kept_share([*before, *indexes]) / kept if kept > 0 else 0.0
+
+    def _kept_share(self, indexes: Collection[int]) -> float:
+        """The share that all of these conditions keep: the product of their selectivities, times
+        the factors of the pairs that are not independent, and no more than any pair keeps."""
+        selectivities = [self._selectivity[index] for index in indexes]
+        share = prod(selectivities)
+        if len(selectivities) < 2:
+            return share
+        most, given = min(selectivities), set(indexes)
+        for pair, factor, both in self._joint:
+            if pair <= given:
+                share *= factor
+                most = min(most, both)
+        return min(share, most)
 
     def _anchors(self, slots: int) -> int:
         """The slots whose rows divide the window for lists and negations. If all slots are lists,

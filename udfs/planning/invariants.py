@@ -89,11 +89,13 @@ class PlanBlock:
 
 @dataclass(frozen=True)
 class GeneratedPlan:
-    """A plan for one branch, its blocks in the order in which they are verified, its cost."""
+    """A plan for one branch, its blocks in the order in which they are verified, its cost. `eager`:
+    the slots whose partial matches a stream keeps."""
 
     shape: Shape
     blocks: tuple[PlanBlock, ...]
     cost: PlanCost
+    eager: tuple[int, ...] = ()
 
 
 # ---- invariants --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A plan of the kind "lazy-chain" is an order, one of the kind "zstream" a tree of
 "dp" makes the cheapest of either; the others are algorithms of the papers. All but "local-search"
 give the deciding conditions of their plan, so it can be adapted by invariants. For the other kinds
 nothing is generated here: "eager" is the order of the pattern, "tree" orders each window while it
-matches, and "hybrid" is chosen in `apam`.
+matches, and "hybrid" is chosen in `streams` and `apam`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from spark_cep.udfs.planning.apam import apam_partitions
 from spark_cep.udfs.planning.cost_model import BranchModel, PlanCost, plan_cost, plan_steps
 from spark_cep.udfs.planning.dynamic import (
     cheapest_chain,
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 CANDIDATE_SEARCH_SECONDS: Final = 60e-9
 # A few windows without any work do not show that no window has any.
 LEAST_SHARE: Final = 0.1
-# The cost of one kept partial match in each trigger, whether it is extended or not.
-KEEPING_SECONDS: Final = 2e-7
 
 
 # ---- plans -------------------------------------------------------------------------------------
@@ -72,8 +69,9 @@ class PlanGenerator:
     def make(self, estimates: Estimates) -> GeneratedPlan:
         return self.planner(self.model, estimates, self.costs)
 
-    def cost(self, shape: Shape, estimates: Estimates) -> PlanCost:
-        return plan_cost(self.model, shape, estimates, self.costs)
+    def cost(self, generated: GeneratedPlan, estimates: Estimates) -> PlanCost:
+        """What a plan that was made before costs under these estimates."""
+        return plan_cost(self.model, generated.shape, estimates, self.costs)
 
 
 def plan_generators(
@@ -99,10 +97,10 @@ def generate_plans(
 
 
 def assemble_plan(kind: PlanKind, generated: Sequence[GeneratedPlan]) -> Plan:
-    return Plan(kind, tuple(BranchPlan(each.shape) for each in generated))
+    return Plan(kind, tuple(BranchPlan(each.shape, each.eager) for each in generated))
 
 
-# ---- the cost of tree NFAs and of streams ------------------------------------------------------
+# ---- the cost of tree NFAs ------------------------------------------------------
 
 
 def tree_cost(
@@ -139,59 +137,6 @@ def _adaptive_share(
         fixed += plan_cost(model, chain, here, costs).time
         own += plan_cost(model, cheapest_chain(model, here, costs), here, costs).time
     return min(1.0, max(LEAST_SHARE, own / fixed)) if fixed > 0 else 1.0
-
-
-@dataclass(frozen=True)
-class StreamPlanOption:
-    """`seconds` per trigger; `held`: partial matches in the state. `plan.eager` is empty if no
-    partial matches are kept."""
-
-    plan: BranchPlan
-    seconds: float
-    held: float
-
-
-def stream_plan_options(
-    model: BranchModel, estimates: Estimates, costs: OperationCosts, share: float
-) -> list[StreamPlanOption]:
-    """What each partition of the matching order costs a stream that keeps partial matches from one
-    trigger to the next; the first partition keeps none. `share`: of a window, in one trigger.
-
-    APAM's partitions say which slots to evaluate when their events arrive, and what an event then
-    costs on average. A stream adds the cost of the state: every trigger reads what is kept, reduces
-    it to what is still open, and writes it. So keeping pays where the joins that final events would
-    repeat are expensive and leave few partial matches, and where a window spans many triggers.
-    """
-    estimator = model.estimator(estimates)
-    events = sum(
-        estimates.rates.get(variable, 0.0)
-        for slot in model.branch.slots
-        for variable in slot.variables
-    )
-    options = []
-    for partition in apam_partitions(model, estimates, costs):
-        if len(partition.eager) == 1:
-            continue  # single rows are in the state anyway
-        held = sum(estimator.cardinality(bits) for bits in _prefixes(partition.eager))
-        seconds = share * events * partition.service + KEEPING_SECONDS * held
-        options.append(
-            StreamPlanOption(partition.plan, estimates.windows * seconds, estimates.windows * held)
-        )
-    return options
-
-
-def _prefixes(eager: Sequence[int]) -> list[int]:
-    """The sets of slots whose partial matches are kept: every prefix of two slots or more.
-
-    >>> _prefixes((0, 2, 3))
-    [5, 13]
-    """
-    bits, prefixes = 0, []
-    for place, slot in enumerate(eager):
-        bits |= 1 << slot
-        if place:
-            prefixes.append(bits)
-    return prefixes
 
 
 # ---- plans as text -----------------------------------------------------------------------------

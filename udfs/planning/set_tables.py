@@ -187,7 +187,7 @@ class JoinTable:
         self._costs = times.costs
         self._sets = sets = set_model(times.estimator.model)
         # Correlated conditions are not a product.
-        self._is_product = not getattr(times.estimator.estimates, "joint", None)
+        self._is_product = not times.estimator.estimates.joint
         self._numbers = self._arrange()
         self.cardinalities = self._cardinalities()
         self._starts = np.array([times.estimator.start(slot) for slot in range(sets.size)])
@@ -239,9 +239,7 @@ class JoinTable:
         unit = 1 << level.last
         for condition in self._sets.indexed:
             uses = self._sets.uses_index(condition, level.rest, unit)
-            pairs[uses] = np.minimum(
-                pairs[uses] * self._estimator.selectivity(condition.index), LARGEST_NUMBER
-            )
+            pairs = self._apply_index(pairs, condition.index, uses, level.rest)
         seconds = self._seconds(self._costs.pair, pairs, level.sets, level.rest, unit)
         if number == 0:
             seconds = seconds + self._costs.result * self._starts[level.last[:, ::-1]]
@@ -265,15 +263,23 @@ class JoinTable:
                 held = np.minimum(self.cardinalities[level.left] * units, LARGEST_NUMBER)
                 pairs = np.where(by_list, held * self._list_scope(anchors, level.left), pairs)
         for index, uses in sets.split_uses(number):
-            pairs[uses] = np.minimum(
-                pairs[uses] * self._estimator.selectivity(index), LARGEST_NUMBER
-            )
+            pairs = self._apply_index(pairs, index, uses, level.left)
         pair = np.where(is_join, self._costs.pair * UNIT_PAIR, self._costs.pair)
         seconds = self._seconds(pair, pairs, level.sets, level.left, level.right)
         for slot in range(sets.size):
             seconds[level.left == 1 << slot] += self._costs.result * self._starts[slot]
         seconds = np.where(is_join, seconds + self._costs.insert * units, seconds)
         return self._with_lists(seconds, level.left, level.right)
+
+    def _apply_index(self, pairs: Array, index: int, uses: Array, left: Array) -> Array:
+        """The pairs that an index leaves. The conditions on the left may have kept another share
+        of its values."""
+        found = pairs * self._estimator.selectivity(index)
+        for other, within in self._sets.contains:
+            factor = self._estimator.estimates.joint.get(frozenset({index, other}), 1.0)
+            if factor != 1.0:
+                found = np.where(within[left], found * factor, found)
+        return np.where(uses, np.minimum(found, LARGEST_NUMBER), pairs)
 
     def _seconds(
         self, pair: float | Array, pairs: Array, sets: Array, left: Array, right: Array

@@ -1,0 +1,133 @@
+"""The selectivities that a worker knows of its bucket, whatever plan it runs.
+
+A plan changes what it measures: an engine tests a condition on what the conditions before it have
+kept. So selectivities come from random partial matches of the bucket's own rows, with their
+standard errors and with the factors between conditions that are not independent. Only conditions
+that cannot be drawn for (functions of the user, remote data, folds of lists) are taken from the
+tests that the engine made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import sqrt
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from spark_cep.udfs.events.sampling import SAMPLE_DRAWS, MeasuredShare, measure_conditions
+from spark_cep.udfs.planning.adaptation import SlidingStatistics
+from spark_cep.udfs.program import Estimates
+from spark_cep.udfs.values.tally import ErrorTally
+
+if TYPE_CHECKING:
+    from spark_cep.udfs.events.context import AdvanceContext
+    from spark_cep.udfs.program import Program
+
+
+# Drawing may take this share of the time spent matching.
+DRAWING_SHARE: Final = 0.03
+# The first look is short, and what a draw is expected to take before one was made.
+FIRST_DRAWS: Final = 500
+FIRST_SECONDS: Final = 5e-3
+# The error of what was known before counts as this much larger at every draw.
+FORGETTING: Final = 1.5
+# A new value that differs by so many standard errors replaces the old one.
+CHANGED_ERRORS: Final = 3.0
+# The error of a value without one, such as the user's.
+UNKNOWN_ERROR: Final = 1.0
+
+
+class BucketSelectivities:
+    """What is known of the conditions. `known`: before the first row was seen."""
+
+    def __init__(self, program: Program, known: Estimates) -> None:
+        self._program = program
+        self._shares = {
+            place: MeasuredShare(value, known.errors.get(place, UNKNOWN_ERROR))
+            for place, value in known.selectivities.items()
+        }
+        self._joint = dict(known.joint)
+        self._tested = SlidingStatistics(Estimates({}))
+        self._drawn: set[int] = set()
+        self._draws = 0
+        self._drawing_seconds = self._matching_seconds = 0.0
+
+    def add_tests(self, conditions: Mapping[int, tuple[int, int]], seconds: float) -> None:
+        """Takes note of an advance: how often each condition was tested and kept, and the time."""
+        self._tested.add({}, 0, conditions)
+        self._matching_seconds += seconds
+        for place, value in self._tested.estimates().selectivities.items():
+            if place not in self._drawn:
+                self._shares[place] = MeasuredShare(value, UNKNOWN_ERROR)
+
+    def look(self, matching: AdvanceContext, expected: Callable[[], float]) -> bool:
+        """Draws from these rows, if that is a small part of the seconds that matching has taken
+        and is expected to take now. Returns whether it did."""
+        if not self._program.conditions:
+            return False
+        each = self._drawing_seconds / self._draws if self._draws else FIRST_SECONDS
+        affordable = (self._drawing_seconds + each) / DRAWING_SHARE
+        seconds = self._matching_seconds
+        if seconds < affordable and not (self._draws == 0 and seconds + expected() >= affordable):
+            return False
+        started = perf_counter()
+        quiet = replace(matching, tally=ErrorTally(ansi=self._program.ansi))
+        random = np.random.default_rng(self._draws)
+        draws = SAMPLE_DRAWS if self._draws else FIRST_DRAWS
+        with np.errstate(all="ignore"):
+            measured = measure_conditions(quiet, random, draws)
+        for place, share in measured.shares.items():
+            before = self._shares.get(place)
+            is_first = before is None or place not in self._drawn
+            self._shares[place] = share if is_first else _combine(before, share)
+        self._drawn |= measured.shares.keys()
+        self._joint = dict(measured.joint)
+        self._draws += 1
+        self._drawing_seconds += perf_counter() - started
+        return True
+
+    def estimates(self, rates: Estimates) -> Estimates:
+        """The estimates with these rates."""
+        return replace(
+            rates,
+            selectivities={place: share.value for place, share in self._shares.items()},
+            joint=self._joint,
+            errors={place: self._shares[place].error for place in self._drawn},
+        )
+
+    # ---- between the triggers of a stream ------------------------------------------------------
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "shares": [[place, each.value, each.error] for place, each in self._shares.items()],
+            "drawn": sorted(self._drawn),
+            "joint": [[*sorted(pair), factor] for pair, factor in self._joint.items()],
+        }
+
+    def restore(self, learnt: Mapping[str, Any]) -> None:
+        """Takes what `to_json` wrote; earlier releases wrote the shares alone."""
+        for place, value, error in learnt.get("shares", ()):
+            self._shares[int(place)] = MeasuredShare(float(value), float(error))
+        for place, value in learnt.items():
+            if place.isdigit():
+                self._shares[int(place)] = MeasuredShare(float(value), UNKNOWN_ERROR)
+        self._drawn |= {int(place) for place in learnt.get("drawn", ())}
+        for one, other, factor in learnt.get("joint", ()):
+            self._joint[frozenset({int(one), int(other)})] = float(factor)
+
+
+def _combine(before: MeasuredShare | None, now: MeasuredShare) -> MeasuredShare:
+    """Both measurements by their precision; the later one alone if they contradict each other."""
+    if before is None:
+        return now
+    old, new = before.value * before.error * FORGETTING, now.value * now.error
+    if abs(before.value - now.value) > CHANGED_ERRORS * sqrt(old**2 + new**2):
+        return now
+    if not old or not new:
+        return now
+    total = old**2 + new**2
+    value = before.value + old**2 / total * (now.value - before.value)
+    return MeasuredShare(value, old * new / sqrt(total) / value)
