@@ -107,7 +107,7 @@ def chain(*order: int, kind: Any = "lazy-chain") -> Plan:
     shape: Any = order[0]
     for slot in order[1:]:
         shape = (shape, slot)
-    return Plan(kind, (BranchPlan(shape),))
+    return Plan(kind, (BranchPlan(shape, fixed=True),))
 
 
 def run(prepared: Prepared, plan: Plan) -> Run:

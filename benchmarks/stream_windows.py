@@ -139,16 +139,15 @@ def grouped(eager: Sequence[int]) -> Plan:
     """Keeps the partial matches of the slots `eager`; the others are looked up from the end.
 
     >>> grouped((0, 1)).branches
-    (BranchPlan(shape=((3, 2), (0, 1)), eager=(0, 1)),)
+    (BranchPlan(shape=((3, 2), (0, 1)), eager=(0, 1), fixed=True),)
     """
     rest = [slot for slot in (3, 2, 1, 0) if slot not in eager]
-    return Plan(
-        "hybrid", (BranchPlan((left_deep_shape(rest), left_deep_shape(eager)), tuple(eager)),)
-    )
+    shape = left_deep_shape(rest), left_deep_shape(eager)
+    return Plan("hybrid", (BranchPlan(shape, tuple(eager), fixed=True),))
 
 
 def contestants(prepared: Prepared, first: int) -> dict[str, Contestant]:
-    lazy = Plan("lazy-chain", (BranchPlan(left_deep_shape((3, 2, 1, 0))),))
+    lazy = Plan("lazy-chain", (BranchPlan(left_deep_shape((3, 2, 1, 0)), fixed=True),))
     forced = {"lazy": lazy, "keeps a b": grouped((0, 1)), "keeps a b, a b c": grouped((0, 1, 2))}
     found: dict[str, Contestant] = {"again": Again(prepared, Plan("lazy-chain"), first)}
     for name, plan in forced.items():

@@ -213,7 +213,7 @@ def _one_by_one(
     prepared: Prepared, partition: ApamPartition
 ) -> tuple[list[int], list[int], list[int]]:
     """Pairs, results and matches of each event in an advance of its own."""
-    program = replace(prepared.program, plan=Plan("hybrid", (partition.plan,)))
+    program = replace(prepared.program, plan=Plan("hybrid", (replace(partition.plan, fixed=True),)))
     state, pairs, results, matches = EventState(), [], [], []
     for t in range(prepared.table.num_rows):
         step = advance_events(program, state, prepared.table.slice(t, 1), t)

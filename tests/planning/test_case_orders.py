@@ -7,14 +7,16 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.events import case_orders
+from spark_cep.udfs.events.adaptive import AdaptiveEngine
 from spark_cep.udfs.events.case_orders import CaseOrders
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.planning.shapes import left_deep_shape
-from spark_cep.udfs.program import BranchPlan, Estimates, Plan
+from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates, Plan
 from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -81,15 +83,32 @@ class Run:
             self.orders[order] = self.orders.get(order, 0) + pairs
 
 
-def run(stream: Recorded, plan: BranchPlan, selectivities: dict[int, float] | None = None) -> Run:
+def run(
+    stream: Recorded,
+    plan: BranchPlan,
+    selectivities: dict[int, float] | None = None,
+    *,
+    between: BranchPlan | None = None,
+    late: int = 0,
+) -> Run:
+    """`between`: the plan of every third trigger. `late`: by how many triggers a row may be."""
     prepared, found = stream.prepared(), Run()
     estimates = None if selectivities is None else Estimates({}, selectivities)
     program = replace(prepared.program, plan=Plan("lazy-chain", (plan,)), estimates=estimates)
     state, orders = EventState(), CaseOrders(program)
-    bounds = np.searchsorted(prepared.times(), np.arange(stream.length + 1) * TICKS)
+    times = prepared.times()
+    delay = np.random.default_rng(8).integers(0, late + 1, len(times))
+    arrives = np.minimum(times // TICKS + delay, stream.length - 1)
     for number in range(stream.length):
-        rows = prepared.table.slice(bounds[number], bounds[number + 1] - bounds[number])
-        step = advance_events(program, state, rows, (number + 1) * TICKS - 1, orders=orders)
+        rows = prepared.table.filter(pa.array(arrives == number))
+        running = between if between is not None and number % 3 == 1 else plan
+        step = advance_events(
+            replace(program, plan=Plan("lazy-chain", (running,))),
+            state,
+            rows,
+            (number + 1 - late) * TICKS - 1,
+            orders=orders,
+        )
         for _ in step.matches:
             pass
         state = step.state
@@ -219,6 +238,39 @@ def test_eager_joins_new_events_with_the_prefixes_that_it_keeps(triggers: int) -
     assert found.orders["a→b, to keep"] == all_pairs(stream)
     assert found.pairs < without.pairs
     assert {"[a b]→c, new c", "a→b, to keep"} <= found.orders.keys()
+
+
+@pytest.mark.parametrize("late", [1, 3])
+def test_late_rows_are_joined_once_with_the_prefixes_too(late: int) -> None:
+    stream = Recorded(seq(*ABC).where(TIED_AT_THE_START), 10)
+    found, in_time = run(stream, PREFIXES, late=late), run(stream, PREFIXES)
+    assert found.matches == in_time.matches
+    assert found.orders["a→b, to keep"] == all_pairs(stream)
+
+
+def test_prefixes_are_found_again_behind_another_plan() -> None:
+    stream = Recorded(seq(*ABC).where(TIED_AT_THE_START), 10)
+    for other in (named(2, 1, 0), BranchPlan(((2, 0), 1), (0, 2), fixed=True)):
+        found = run(stream, PREFIXES, between=other)
+        assert found.matches == run(stream, PREFIXES).matches
+        assert found.kept == run(stream, PREFIXES).kept
+        assert found.orders["a→b, to keep"] > all_pairs(stream)
+
+
+def test_auto_does_not_join_new_events_that_nothing_connects() -> None:
+    stream = Recorded(seq(*ABC).where(TIED_AT_THE_START), 5)
+    prepared = stream.prepared()
+    adaptation = Adaptation("invariants", to_tree=True, to_hybrid=True)
+    program = replace(prepared.program, plan=Plan("lazy-chain"), adaptation=adaptation)
+    engine, state, times = AdaptiveEngine(program), EventState(), prepared.times()
+    for number in range(stream.length):
+        rows = prepared.table.filter(pa.array(times // TICKS == number))
+        step = engine.step(state, rows, (number + 1) * TICKS - 1)
+        for _ in engine.matches(step):
+            pass
+        state = step.state
+    assert sum(engine.metrics.orders.values()) == engine.metrics.pairs
+    assert engine.metrics.pairs < run(stream, named(2, 1, 0)).pairs / 3
 
 
 def all_pairs(stream: Recorded) -> int:

@@ -202,20 +202,21 @@ def case_candidates(
 
 
 def _case_work(model: BranchModel, pools: SlotCandidates) -> CaseWork | None:
-    """None if the case's rules leave every row of every slot. A list is taken as it is: a rule
-    concerns one of its rows."""
+    """None where all rows are new, so that the case's rules leave every row of every slot. A list
+    is taken as it is: a rule concerns one of its rows."""
     matching, slot = pools.matching, pools.case.slot
     assert slot is not None
-    counts, is_ruled = {}, False
-    for number, each in enumerate(model.branch.slots):
-        for variable in each.variables:
-            counts[variable] = int(matching.events.below(variable)[-1])
-        if not each.is_list:
-            met = len(pools.pool(number).elements)
-            is_ruled |= met < counts[each.variables[0]]
-            counts[each.variables[0]] = met
-    if not is_ruled:
+    if (matching.status == NEW).all():
         return None
+    counts, is_known = {}, not (matching.status == AHEAD).any()
+    for number, each in enumerate(model.branch.slots):
+        is_free = is_known and number not in pools.case.rules
+        for variable in each.variables:
+            counts[variable] = (
+                int(np.count_nonzero(matching.events.candidates(variable)))
+                if each.is_list or is_free
+                else len(pools.pool(number).elements)
+            )
     crowd, span = _crowd_and_span(matching)
     windows = matching.events.size / crowd
     given = matching.estimates or matching.program.estimates or Estimates({})
