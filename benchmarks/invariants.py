@@ -166,12 +166,12 @@ def compare_past(found: Scan) -> Results:
 
 
 def past_table(past: Results) -> str:
-    """Thousand events a second, counted, and swaps."""
+    """Pairs an event, and swaps."""
     names = list(next(iter(past.values())))
     rows = [
         [
             cell.stream, NAMES[cell.planner], cell.size,
-            *(runs[name].counted / 1e3 for name in names),
+            *(runs[name].pairs / runs[name].events for name in names),
             *(runs[name].swaps for name in (f"invariants{PAST}", "invariants")),
         ]
         for cell, runs in past.items()

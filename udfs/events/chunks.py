@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.table import column_to_numpy
-from spark_cep.udfs.planning.greedy import plan_lazy_chain
+from spark_cep.udfs.planning.dynamic import cheapest_chain
 from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.program import Estimates
 from spark_cep.udfs.values.arrow_values import to_single_array
@@ -47,11 +47,11 @@ KEY_WINDOWS = 4
 MIN_LIKELIHOOD_GAIN = 10.0
 # Plans are made for the segments of a profile, the most different ones first, as long as that
 # takes less than this share of the expected work: at least so much for each row. For n slots, a
-# plan takes about n^2 times `SECONDS_PER_PLAN`.
-MAX_SEGMENTS = 16
+# plan and what it costs in every segment take about n^2 times `SECONDS_PER_PLAN`.
+MAX_SEGMENTS = 10
 PLANNING_SHARE = 0.1
 ROW_SECONDS = 2e-7
-SECONDS_PER_PLAN = 1.2e-5
+SECONDS_PER_PLAN = 2e-5
 # A cut is made for a gain beyond the errors of the cost model only.
 CLEAR_GAIN = 0.95
 
@@ -358,15 +358,14 @@ def _segment_costs(
 ) -> _SegmentCosts:
     """The costs of the plan that is best on average and of the best plan of each segment.
 
-    The orders from the best start stand for the plans of every kind: what they gain, better plans
-    gain too."""
+    The cheapest orders stand for the plans of every kind: what they gain, trees gain too."""
     costs = program.costs or TYPICAL_COSTS
     segments = list(pairwise(bounds))
     known = [profile.estimates(start, stop, program) for start, stop in segments]
     whole = profile.estimates(0, bounds[-1], program)
     plans: dict[Shapes, None] = {}
     for estimates in (whole, *known):
-        made = tuple(plan_lazy_chain(model, estimates, costs).shape for model in models)
+        made = tuple(cheapest_chain(model, estimates, costs) for model in models)
         plans.setdefault(made)
     seconds = np.array(
         [[_seconds(program, models, shapes, each) for shapes in plans] for each in known]
