@@ -66,6 +66,34 @@ def test_a_chain_begins_with_the_rarest_and_goes_on_where_a_condition_helps() ->
     assert choice.adapts
 
 
+def test_plans_with_names_are_fixed_and_kinds_are_not() -> None:
+    for request in (plans.chain("a", "c", "b"), plans.join("a", ("b", "c")), plans.eager()):
+        (branch,) = choose_plan(facts_of(RISING, None, request)).plan.branches or ()
+        assert branch.fixed
+    groups = plans.hybrid(eager=["a", "b"], lazy=["c"])
+    (branch,) = choose_plan(facts_of(RISING, None, groups)).plan.branches or ()
+    assert branch == BranchPlan((2, (0, 1)), (0, 1), fixed=True)
+    for request in (plans.lazy_chain(), plans.zstream(), plans.hybrid()):
+        rates = {"a": 20.0, "b": 20.0, "c": 1.0}
+        (branch,) = choose_plan(facts_of(RISING, rates, request)).plan.branches or ()
+        assert not branch.fixed
+
+
+def test_eager_keeps_its_prefixes_on_a_stream_up_to_a_repeated_group() -> None:
+    def kept(pattern: Pattern, *, in_batch: bool = False) -> tuple[int, ...]:
+        facts = facts_of(pattern, None, plans.eager(), in_batch=in_batch)
+        choice = choose_plan(facts)
+        assert "|" not in choice.shown
+        (branch,) = choice.plan.branches or ()
+        return branch.eager
+
+    assert kept(seq("a", "b", "c", "d")) == (0, 1, 2)
+    assert kept(seq("a", "b", "c", "d"), in_batch=True) == ()
+    assert kept(seq("a", "b")) == ()
+    assert kept(seq("a", "b", seq("c", "d").times("+"), "e")) == (0, 1)
+    assert kept(seq("a", "b", "c").strategy("strict")) == ()
+
+
 def test_every_plan_that_is_not_taken_keeps_its_cost_and_its_reason() -> None:
     choice = choose_plan(facts_of(RISING, {"a": 20, "b": 20, "c": 1}))
     assert {each.plan for each in choice.rejected} == {"zstream", "tree", "eager", "hybrid"}

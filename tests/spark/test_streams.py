@@ -244,6 +244,7 @@ def test_an_idle_source_closes_windows_when_the_watermark_has_moved(
     assert given.count() == 1
     when = [each["trigger"] for each in counts if each["matches"]]
     rows = {each["trigger"]: each["rows"] for each in counts}
+    assert all(sum(each["orders"].values()) == each["pairs"] for each in counts)
     # In the trigger that first knows of the new watermark, without a row.
     assert when == [5]
     assert rows[5] == 0

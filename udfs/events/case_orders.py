@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isinf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -158,12 +158,16 @@ class CaseWork:
         """Whether other candidates may be better, whatever number of rows make the case."""
         before, after = self.estimates, now.estimates
         own = {self.variable: 0.0}
-        return _have_changed(
-            {**before.rates, **own}, {**after.rates, **own}, LEAST_RATE
-        ) or _have_changed(before.selectivities, after.selectivities, 0.0)
+        return _have_changed({**before.rates, **own}, {**after.rates, **own}, LEAST_RATE) or any(
+            _have_changed(old, new, 0.0)
+            for old, new in (
+                (before.selectivities, after.selectivities),
+                (before.joint, after.joint),
+            )
+        )
 
 
-def _have_changed(before: Mapping[int, float], now: Mapping[int, float], least: float) -> bool:
+def _have_changed(before: Mapping[Any, float], now: Mapping[Any, float], least: float) -> bool:
     if before.keys() != now.keys():
         return True
     for key, value in now.items():
@@ -235,5 +239,5 @@ def _crowd_and_span(matching: AdvanceContext) -> tuple[float, float]:
         sizes, others = window.end[some] - some, np.count_nonzero(matching.status == AHEAD)
     else:
         sizes, others = some + 1 - window.start[some], np.count_nonzero(matching.status == OLD)
-    span = 1 + len(new) / others if others else inf
+    span = 1 + len(new) / int(others) if others else inf
     return float(sizes.mean()), span
