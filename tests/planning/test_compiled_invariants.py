@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isclose, prod
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -169,6 +170,16 @@ def test_a_tie_that_is_no_violation_is_none_when_compiled() -> None:
         invariants = select_invariants(plan_greedy_order(branch, then, EVEN), 1, then)
         assert CompiledInvariants(invariants, 0.0).hold(estimates([2, 2])) == is_held
         assert CompiledInvariants(invariants, 0.0).hold(estimates([0, 0])) == is_held
+
+
+def test_correlated_conditions_are_left_to_the_comparisons() -> None:
+    branch = model(3, [compared(0, 1), compared(1, 2)])
+    then = estimates([3, 2, 1], 0.5, 0.5)
+    compiled = CompiledInvariants(
+        select_invariants(plan_cheapest_chain(branch, then, EVEN), 1, then), 0.5
+    )
+    assert compiled.hold(then)
+    assert not compiled.hold(replace(then, joint={frozenset({0, 1}): 2.0}))
 
 
 # ---- lists and negations -----------------------------------------------------------------------

@@ -93,7 +93,7 @@ class CompiledInvariants:
 
     def hold(self, estimates: Estimates) -> bool:
         """Whether all invariants hold; False where that is not certain."""
-        if getattr(estimates, "joint", None):  # conditions that are not independent
+        if estimates.joint:  # what correlated conditions keep is no product
             return False
         if len(self._powers) > 1 and not self._compare(estimates):
             return False
