@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import auto, histories, lazy_nfa
+from benchmarks.choosing import planned, work
 from benchmarks.pictures import Panel, draw
-from benchmarks.plan_adversaries import plan_adversaries
+from benchmarks.plan_adversaries import ADVERSARY_ROWS, plan_adversaries
 from benchmarks.programs import chain, cut, prepare, run, run_pieces
 from benchmarks.reporting import Claim, table
 from benchmarks.suite import SHIFT_AT, Stream, of_eight, suite
@@ -207,6 +208,15 @@ def test_all_plans_agree_on_the_patterns_that_mislead_planners() -> None:
     assert len({case.name for case in cases}) == len(cases) == 17
     results = [auto.measure(case, rows=2_000, rounds=1) for case in cases]
     assert {each.family for each in results} == {"correlated", "skewed", "shifting"}
+
+
+@pytest.mark.parametrize("name", ["values and rates shift", "values shift, rates do not"])
+def test_a_bucket_whose_values_shift_after_the_sample_is_looked_at(name: str) -> None:
+    case = next(each for each in plan_adversaries() if each.name == name)
+    prepared = prepare(case.pattern, case.stream.columns(ADVERSARY_ROWS), partition_by=["k"])
+    auto, chosen = (work(planned(prepared, plan)[0]) for plan in ("auto", "eager"))
+    assert auto.metrics.matches == chosen.metrics.matches
+    assert auto.metrics.pairs < 0.5 * chosen.metrics.pairs
 
 
 def test_a_ratio_is_to_the_fastest_forced_plan() -> None:

@@ -149,8 +149,8 @@ class AdaptiveEngine:
         if self._adapter is None:
             self._adapter = self._make_adapter(now)
         share = float(np.mean(matching.status == NEW)) if rows else 1.0
-        adapter = self._adapter
-        if self._selectivities.look(matching, lambda: adapter.cost(now).time * share):
+        adapter, arriving = self._adapter, share * rows * ROW_SECONDS
+        if self._selectivities.look(matching, lambda: adapter.cost(now).time * share + arriving):
             now = self._selectivities.estimates(rates)
         matching.estimates = now
         plan, because = self._adapted(now)
