@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from spark_cep.errors import PatternError
 from spark_cep.pattern import Pattern, Within, all_of, any_of, event, no, seq
+from spark_cep.udfs.canonical import event_program
 from tests.cases import Case
 from tests.compiling import compiled, problems
-from tests.local import Setting
+from tests.local import Pipeline, Setting
 from tests.random_cases import random_cases
 from tests.settings import in_advances, in_slices, whole
 from tests.test_differential import check
@@ -152,6 +154,15 @@ def test_tied_rows_are_an_occurrence_in_any_order_only() -> None:
     rows = timed((0, "A", 0), (1, "X", 0), (1, "Y", 0), (2, "B", 0))
     for group in (seq(X, Y), all_of(X, Y), all_of(X, Z)):
         check(Case(seq(A, no(group), B), rows), Setting())
+
+
+def test_the_state_of_a_stream_knows_which_group_is_negated() -> None:
+    groups = [seq("x", "y"), all_of("x", "y"), seq("y", "x"), any_of("x", "y")]
+    patterns = [seq("a", no(group), "b") for group in groups] + [seq("a", "!x", "!y", "b")]
+    forms = [
+        event_program(Pipeline(Case(pattern, timed()), Setting()).program) for pattern in patterns
+    ]
+    assert all(one != other for one, other in combinations(forms, 2))
 
 
 # ---- what is refused -----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.remotes.looked_up import STRATEGIES, Looked, answer
 from tests.remotes.scripted import Scripted
 from tests.settings import in_advances, in_slices, whole
 from tests.strategies import cases
-from tests.test_differential import QUICK, agree
+from tests.test_differential import QUICK, agree, has_group_operator
 
 if TYPE_CHECKING:
     from tests.cases import Case
@@ -45,6 +45,12 @@ def test_runs_wait_for_their_data() -> None:
 def test_consuming_comes_after_all_tests() -> None:
     drawn = cases(("any",), consuming=True)
     agree(QUICK, drawn, lambda case: looked(case, whole), run=scripted)
+
+
+@pytest.mark.parametrize("of", [whole, in_advances], ids=["whole", "in advances"])
+def test_negated_and_repeated_groups_look_up_like_single_variables(of: Any) -> None:
+    drawn = cases(("any", "any", "next", "strict"), groups=True)
+    agree(QUICK // 4, drawn, lambda case: looked(case, of), has_group_operator, scripted)
 
 
 def test_time_slices_look_up_for_themselves() -> None:

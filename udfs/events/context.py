@@ -32,7 +32,7 @@ Horizon = int | float | None
 class OccurrenceSource(Protocol):
     """Where negation checks get the occurrences of negated groups from."""
 
-    def find(self, check: NegationCheck) -> Occurrences: ...
+    def find(self, check: NegationCheck, *, keeps_all: bool) -> Occurrences: ...
 
 
 @dataclass

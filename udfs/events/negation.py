@@ -34,6 +34,13 @@ class _GroupIteration:
     previous: Mapping[int, Positions]
     first: Flags
 
+    def take(self, index: Positions) -> _GroupIteration:
+        return _GroupIteration(
+            {v: rows[index] for v, rows in self.rows.items()},
+            {v: rows[index] for v, rows in self.previous.items()},
+            self.first[index],
+        )
+
 
 @dataclass(frozen=True)
 class _NegationScope:
@@ -43,6 +50,14 @@ class _NegationScope:
     rows: PositionRanges
     own: list[Positions]
     iteration: _GroupIteration | None = None
+
+    def take(self, index: Positions) -> _NegationScope:
+        return _NegationScope(
+            self.partials.take(index),
+            PositionRanges(self.rows.low[index], self.rows.high[index]),
+            [mine[index] for mine in self.own],
+            None if self.iteration is None else self.iteration.take(index),
+        )
 
     def candidates(self, partial: Positions, negated: Mapping[int, Positions]) -> CandidateRows:
         """`negated`: for each negated variable the row of each pair."""
@@ -65,7 +80,7 @@ class NegationChecker:
         self.events = self.matching.events
         self.meter, self.tally = self.matching.meter, self.matching.tally
         self._block = self.matching.program.block_pairs
-        self._indexes: dict[int, CandidateIndex] = {}
+        self._indexes: dict[tuple[int, bool], CandidateIndex] = {}
 
     def allow(self, check: NegationCheck, partials: Partials) -> Flags:
         """True for each partial that no row of the negated variable blocks."""
@@ -158,9 +173,27 @@ class NegationChecker:
         return ~blocked
 
     def _is_free_of_group(self, check: NegationCheck, scope: _NegationScope) -> Flags:
-        """The check of a negated group: an occurrence blocks if it begins and ends in range."""
+        """The check of a negated group: an occurrence blocks if it begins and ends in range.
+
+        Rows of the match are in no occurrence that blocks. Where none of them may be in any, all
+        occurrences count, so those that end first will do.
+        """
+        shares = np.zeros(len(scope.partials), dtype=np.bool_)
+        for mine in scope.own:
+            for variable in check.negation.variables:
+                shares |= self.events.candidates(variable)[mine]
+        free = np.ones(len(scope.partials), dtype=np.bool_)
+        apart, sharing = np.flatnonzero(~shares), np.flatnonzero(shares)
+        if len(apart):
+            free[apart] = self._is_free_of_occurrences(check, replace(scope.take(apart), own=[]))
+        if len(sharing):
+            free[sharing] = self._is_free_of_occurrences(check, scope.take(sharing))
+        return free
+
+    def _is_free_of_occurrences(self, check: NegationCheck, scope: _NegationScope) -> Flags:
         assert self.matching.occurrences is not None
-        found, rows = self.matching.occurrences.find(check), scope.rows
+        found = self.matching.occurrences.find(check, keeps_all=bool(scope.own))
+        rows = scope.rows
         possible = np.asarray(found.ending[rows.low] < rows.high)
         if not (check.tests or check.equalities or scope.own):
             return ~possible
@@ -168,7 +201,7 @@ class NegationChecker:
         reader = CellReader(self.events.columns, self.slots, scope.partials, self.tally)
         elements = np.arange(len(found.first))
         if check.equalities:
-            index = self._index(check, found.first, found.members)
+            index = self._index(check, found.first, found.members, keeps_all=bool(scope.own))
             ranges = index.find(rows, [reader.values(e.bound) for e in check.equalities])
             elements = index.elements
         else:
@@ -187,16 +220,22 @@ class NegationChecker:
         return ~blocked
 
     def _index(
-        self, check: NegationCheck, first: Positions, members: Mapping[int, Positions]
+        self,
+        check: NegationCheck,
+        first: Positions,
+        members: Mapping[int, Positions],
+        *,
+        keeps_all: bool = False,
     ) -> CandidateIndex:
         """The candidates by the values of the equalities; its elements are their places."""
         # A check lives as long as the steps it belongs to, so its id is not reused.
-        if id(check) not in self._indexes:
+        number = id(check), keeps_all
+        if number not in self._indexes:
             keys = [(e.cell, members[e.cell.variable]) for e in check.equalities]
-            self._indexes[id(check)] = CandidateIndex(
+            self._indexes[number] = CandidateIndex(
                 np.arange(len(first)), first, keys, self.events.columns, self.events.size
             )
-        return self._indexes[id(check)]
+        return self._indexes[number]
 
     def _blocking_pairs(
         self,

@@ -50,12 +50,11 @@ class OccurrenceFinder:
         self._matching = matching
         self._found: dict[tuple[Branch, frozenset[int] | None], Occurrences] = {}
 
-    def find(self, check: NegationCheck) -> Occurrences:
+    def find(self, check: NegationCheck, *, keeps_all: bool) -> Occurrences:
+        """`keeps_all`: those too that end later than another, which a match may share rows with."""
         assert check.occurrence is not None
         group, _ = check.occurrence
-        # A match's own rows never block it: where an occurrence may have one of them, the others
-        # with the same rows elsewhere have to be known too.
-        reads = None if check.inside or check.group is not None else check.negated_reads
+        reads = None if keeps_all else check.negated_reads
         key = group, reads
         if key not in self._found:
             self._found[key] = self._find(check, reads)
@@ -103,8 +102,7 @@ class OccurrenceFinder:
         """For each first row the occurrence that ends first, in each order of its rows.
 
         From the first row on, each slot takes its next candidate. By induction no occurrence with
-        the same first row and order has any of its rows earlier. The window is not looked at: a
-        range that lies between rows of a match, or between one and the window's edge, is in it.
+        the same first row and order has any of its rows earlier.
         """
         events = self._matching.events
         variables = tuple(v for slot in group.slots for v in slot.variables)
@@ -123,7 +121,8 @@ class OccurrenceFinder:
                 found = place < len(candidates)
                 rows = {s: each[found] for s, each in rows.items()}
                 rows[slot] = candidates[place[found]]
-            blocks.append({variables[s]: each for s, each in rows.items()})
+            fits = rows[order[-1]] < events.window.end[rows[order[0]]]
+            blocks.append({variables[s]: each[fits] for s, each in rows.items()})
         return concatenate_members(blocks, variables)
 
 
