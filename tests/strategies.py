@@ -128,13 +128,33 @@ def _repeated(draw: st.DrawFn, part: EventPatternNode) -> Repeat:
 
 @st.composite
 def _groups(draw: st.DrawFn, names: _Names) -> EventPatternNode:
-    """(a b)+, (a !y b){2,3} and so on."""
+    """(a b)+, (a !y b){2,3} and so on; with `groups` also AND(a, b)+ and the like."""
+    if names.groups and len(names.positive) >= 2:
+        return _repeated(draw, draw(_bodies(names)))
     parts: list[EventPatternNode] = [draw(_events(names.positive))]
     if names.positive and draw(st.integers(0, 3)) > 0:
         if names.negated and draw(st.integers(0, 3)) == 0:
             parts.append(draw(_negated(names)))
         parts.append(draw(_events(names.positive)))
     return _repeated(draw, Seq(tuple(parts)))
+
+
+@st.composite
+def _bodies(draw: st.DrawFn, names: _Names) -> EventPatternNode:
+    """AND(a, b), AND(a, SEQ(b, NOT x, c)), SEQ(a, AND(b, c)) and the like."""
+    count = draw(st.sampled_from([2, 2, 3]))
+    events: list[EventPatternNode] = [
+        draw(_events(names.positive)) for _ in range(min(count, len(names.positive)))
+    ]
+    if len(events) == 2:
+        return AllOf(tuple(events))
+    first, second, third = events
+    if draw(st.booleans()):
+        return Seq((first, AllOf((second, third))))
+    parts = [second, third]
+    if names.negated and draw(st.booleans()):
+        parts.insert(1, draw(_negated(names)))
+    return AllOf((first, Seq(tuple(parts))))
 
 
 @st.composite

@@ -137,9 +137,9 @@ def test_a_rule(pattern: Pattern) -> None:
 
 def test_an_occurrence_with_a_row_of_the_match_does_not_block_but_another_does() -> None:
     pattern = all_of(C, seq(A, no(seq(X, Y)), B)).within(9)
-    rows = timed((0, "A", 0), (1, "X", 0), (2, "C", 0), (4, "B", 0))
-    check(Case(pattern, rows), Setting())
-    check(Case(pattern, [*rows, *timed((3, "Y", 0))]), Setting())
+    rows = [(0, "A", 0), (1, "X", 0), (2, "C", 0), (4, "B", 0)]
+    check(Case(pattern, timed(*rows)), Setting())
+    check(Case(pattern, timed(*rows, (3, "Y", 0))), Setting())
 
 
 def test_around_a_match_an_occurrence_fits_into_one_window() -> None:

@@ -102,24 +102,40 @@ def _negated_names(node: NoEvent | NoGroup) -> str:
 
 
 def _check_body(body: EventPatternNode) -> None:
-    """Checks that a repeated part is a variable, or a SEQ of plain variables with NOTs between
-    them."""
+    """Checks that a repeated part consists of plain variables in sequence or in any order, with
+    NOTs between them."""
     if isinstance(body, Event):
         return
-    hint = (
-        'a quantifier applies to a variable ("b+") or to a sequence of plain variables with NOTs '
-        'between them: seq("a", "!x", "b").times("+")'
-    )
-    if not isinstance(body, Seq):
-        raise PatternError(f"a quantifier cannot be applied to {_describe(body)}", hint=hint)
+    if not isinstance(body, Seq | AllOf):
+        raise PatternError(
+            f"a quantifier cannot be applied to {_describe(body)}", hint=_body_hint(body)
+        )
+    _check_members(body)
+
+
+_BODY_HINT = (
+    'a quantifier applies to a variable ("b+") or to a group of plain variables, seq or all_of, '
+    'with NOTs between them: seq("a", "!x", "b").times("+"), all_of("a", "b").times("+")'
+)
+
+
+_CHOICE_HINT = (
+    'write any_of("b+", "c+") if all rows are of one kind, or a variable for either kind: '
+    "event(\"r+\", \"kind IN ('B', 'C')\")"
+)
+
+
+def _body_hint(part: EventPatternNode) -> str:
+    return _CHOICE_HINT if isinstance(part, AnyOf) else _BODY_HINT
+
+
+def _check_members(body: Seq | AllOf) -> None:
     for part in body.parts:
-        if not isinstance(part, Event | NoEvent | NoGroup):
-            raise PatternError(f"a repeated group cannot contain {_describe(part)}", hint=hint)
-    for part in (body.parts[0], body.parts[-1]):
-        if isinstance(part, NoEvent | NoGroup):
+        if isinstance(part, Seq | AllOf):
+            _check_members(part)
+        elif not isinstance(part, Event | NoEvent | NoGroup):
             raise PatternError(
-                f"NOT {_negated_names(part)} cannot be the first or last part of a repeated group",
-                hint=hint,
+                f"a repeated group cannot contain {_describe(part)}", hint=_body_hint(part)
             )
 
 
@@ -236,10 +252,12 @@ class _SlotCollector:
 
     def _repeat(self, tree: Tree) -> tuple[int, ...]:
         inner = _SlotCollector()
-        inner.add(tree.parts[0])
+        (choice,) = _choices(tree.parts[0])
+        assert choice.tree is not None
+        inner.add(choice.tree)
         body = Branch(tuple(inner.slots), frozenset(inner.precedes), tuple(inner.negations))
         variables = tuple(v for slot in inner.slots for v in slot.variables)
-        alone = len(inner.slots) == 1
+        alone = len(inner.slots) == 1 and not inner.negations
         return self._slot(
             Slot(variables, tree.low, tree.high, is_list=True, body=None if alone else body)
         )
@@ -272,6 +290,8 @@ def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window:
     collector = _SlotCollector()
     assert choice.tree is not None
     collector.add(choice.tree)
+    for slot in collector.slots:
+        _check_iteration(slot, names)
     if not has_time_window:
         for negation in collector.negations:
             if negation.place != "between":
@@ -284,10 +304,25 @@ def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window:
     )
 
 
+def _check_iteration(slot: Slot, names: Mapping[int, str]) -> None:
+    """Checks that an iteration bounds all NOTs within it."""
+    for negation in slot.body.negations if slot.body else ():
+        if negation.place != "between":
+            name = _negation_name(negation, names)
+            where = (
+                "in all_of within" if negation.place == "around" else "the first or last part of"
+            )
+            raise PatternError(f"NOT {name} cannot be {where} a repeated group", hint=_BODY_HINT)
+
+
+def _negation_name(negation: Negation, names: Mapping[int, str]) -> str:
+    if negation.group is None:
+        return names[negation.variable]
+    return f"({', '.join(names[v] for v in sorted(negation.variables))})"
+
+
 def _unbounded_error(names: Mapping[int, str], negation: Negation) -> PatternError:
-    name = names[negation.variable]
-    if negation.group is not None:
-        name = f"({', '.join(names[v] for v in sorted(negation.variables))})"
+    name = _negation_name(negation, names)
     where = {
         "start": "at the start of the pattern (or after parts that may be empty)",
         "end": "at the end of the pattern (or before parts that may be empty)",

@@ -366,7 +366,7 @@ def _build_event(node: EventDeclaration, conditions: dict[str, str]) -> Pattern:
 
 def _check_body(node: Repetition) -> None:
     body = node.part
-    hint = "a quantifier takes an event, A+ a, or a group of them, (A a, B b)+"
+    hint = "a quantifier takes an event, A+ a, or a group of them, (A a, B b)+, AND(A a, B b)+"
     if isinstance(body, EventDeclaration):
         return
     if isinstance(body, EventNegation):
@@ -378,14 +378,23 @@ def _check_body(node: Repetition) -> None:
     assert isinstance(body, Combination)
     if node.quantifier == "?":
         return
-    if body.kind != "seq":
-        raise_syntax_error("AND and OR cannot be repeated", node.place, hint)
+    if body.kind == "any":
+        either = "write OR(A+ a, B+ b), or declare one event for either kind: Both+ x"
+        raise_syntax_error("OR cannot be repeated", node.place, either)
+    _check_members(body, hint)
+
+
+def _check_members(body: Combination, hint: str) -> None:
     for part in body.parts:
-        if isinstance(part, Combination | Repetition):
+        if isinstance(part, Repetition) or (isinstance(part, Combination) and part.kind == "any"):
             raise_syntax_error("a repeated group may contain only events", part.place, hint)
-    for part in (body.parts[0], body.parts[-1]):
+        if isinstance(part, Combination):
+            _check_members(part, hint)
+    inside = body.parts if body.kind == "all" else (body.parts[0], body.parts[-1])
+    for part in inside:
         if isinstance(part, EventNegation):
-            raise_syntax_error("a repeated group cannot begin or end with NOT", part.place, hint)
+            what = "have NOT in AND" if body.kind == "all" else "begin or end with NOT"
+            raise_syntax_error(f"a repeated group cannot {what}", part.place, hint)
 
 
 def _check_sides(node: Combination) -> None:

@@ -76,7 +76,9 @@ def choices(node: EventPatternNode) -> Iterator[Choice]:
         yield from choices(node.part)
         yield Choice(None)
     elif isinstance(node, Repeat):
-        yield Choice(replace(node, low=max(node.low, 1)))
+        (body,) = choices(node.part)
+        assert body.tree is not None
+        yield Choice(replace(node, part=body.tree, low=max(node.low, 1)))
         if node.low == 0:
             # 'An empty list is [], an empty ? is NULL.'
             yield Choice(None, frozenset(positives(node)))

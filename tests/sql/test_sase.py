@@ -49,6 +49,7 @@ def conditions(text: str, pattern: str = "SEQ(a, b, c+)", **symbols: object) -> 
         ("SEQ(a, (b, c))", seq("a", seq("b", "c"))),
         ("SEQ(a, SEQ(b, c))", seq("a", seq("b", "c"))),
         ("SEQ(a, NOT(b), c)", seq("a", "!b", "c")),
+        ("SEQ(a, AND(b, d)+)", seq("a", all_of("b", "d").times("+"))),
         ("SEQ(a, NOT(SEQ(b, d)), c)", seq("a", no(seq("b", "d")), "c")),
         ("SEQ(a, ~(b, d), c)", seq("a", no(seq("b", "d")), "c")),
         ("SEQ(a, !(b AND d OR e), c)", seq("a", no(any_of(all_of("b", "d"), "e")), "c")),

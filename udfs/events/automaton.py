@@ -38,13 +38,15 @@ class RunTransition:
     """Taking a row as `variable`.
 
     `local` conditions only read the last rows of variables, which a run holds; `whole`
-    conditions need the lists, with the new row in them.
+    conditions need the lists, with the new row in them. `beside`: variables of the same iteration
+    that have their row and no order with the new one, so that the rows may be tied.
     """
 
     variable: int
     target: RunState
     local: tuple[Condition, ...]
     whole: tuple[Condition, ...]
+    beside: frozenset[int] = frozenset()
 
 
 class RunAutomaton:
@@ -55,6 +57,7 @@ class RunAutomaton:
         negated = {v for v, variable in enumerate(program.variables) if variable.negated}
         self.conditions = [c for c in program.conditions if not c.variables & negated]
         self.group_of = _repeat_groups(program.tree)
+        self._ordered = _orders_in_groups(program.tree)
         folding = {i for i, c in enumerate(self.conditions) if self._folded_variables(c)}
         self.start = RunState(program.tree, pending=frozenset(folding))
         self._transitions: dict[RunState, tuple[RunTransition, ...]] = {}
@@ -73,7 +76,7 @@ class RunAutomaton:
         return [c for c in waiting if c.variables <= state.filled]
 
     def group(self, variable: int) -> tuple[int, ...]:
-        """The variables of the repeated group that it belongs to, in sequence; itself if none."""
+        """The variables of the repeated group that it belongs to; itself if none."""
         return self.group_of.get(variable, (variable,))
 
     def _folded_variables(self, condition: Condition) -> set[int]:
@@ -82,6 +85,8 @@ class RunAutomaton:
     def _transition(self, state: RunState, variable: int, residual: Tree) -> RunTransition:
         filled = state.filled | {variable}
         reachable = _tree_variables(residual)
+        # What is outside of repeats is left of the iteration that has begun.
+        missing = _iteration_variables(residual)
         local: list[Condition] = []
         whole: list[Condition] = []
         pending = set(state.pending)
@@ -95,22 +100,28 @@ class RunAutomaton:
                 if left and (number in state.pending or variable in condition.variables):
                     whole.append(condition)
                     pending.discard(number)
-            elif self._is_due(condition, variable, state):
+            elif self._is_due(condition, variable, state, missing):
                 (local if self._is_local(condition, variable) else whole).append(condition)
         target = RunState(residual, filled, frozenset(pending))
-        return RunTransition(variable, target, tuple(local), tuple(whole))
+        beside = {
+            other
+            for other in set(self.group(variable)) - missing - {variable}
+            if (other, variable) not in self._ordered
+        }
+        return RunTransition(variable, target, tuple(local), tuple(whole), frozenset(beside))
 
-    def _is_due(self, condition: Condition, variable: int, state: RunState) -> bool:
+    def _is_due(
+        self, condition: Condition, variable: int, state: RunState, missing: frozenset[int]
+    ) -> bool:
         """Whether the new row decides the condition.
 
-        Members of a group are paired by iteration, so the last member that the condition names
-        completes the pair; `prev` is not tested on a first element.
+        Members of a group are paired by iteration, so the member that takes its row last of those
+        that the condition names completes the pair; `prev` is not tested on a first element.
         """
         if variable not in condition.variables:
             return False
         group = self.group(variable)
-        named = [v for v in group if v in condition.variables]
-        if named[-1] != variable:
+        if condition.variables & set(group) & missing:
             return False
         looks_back = any(
             cell.reading == "prev" and cell.variable in group
@@ -123,13 +134,11 @@ class RunAutomaton:
         return all(v in group or not self.program.variables[v].is_list for v in condition.variables)
 
 
-def elements_back(cell: Cell, variable: int, group: tuple[int, ...]) -> int:
+def elements_back(cell: Cell, variable: int) -> int:
     """Which element of its variable's list a cell of the new row's group reads, before the new row
     is added: 0 the last one, 1 the one before."""
-    if cell.reading != "prev":
-        return 0
-    # Members before the new one already have their element of this iteration.
-    return 1 if group.index(cell.variable) < group.index(variable) else 0
+    # The other members that the condition names already have their element of this iteration.
+    return int(cell.reading == "prev" and cell.variable != variable)
 
 
 def sequence_pairs(tree: Tree) -> frozenset[tuple[int, int]]:
@@ -213,11 +222,25 @@ def _tree_variables(tree: Tree) -> frozenset[int]:
     return frozenset(v for part in tree.parts for v in _tree_variables(part))
 
 
-def _repeat_groups(tree: Tree) -> dict[int, tuple[int, ...]]:
-    """For each variable of a repeated part, all variables of that part in sequence."""
+def _iteration_variables(tree: Tree) -> frozenset[int]:
+    """The variables outside of repeats."""
     if tree.kind == "repeat":
-        body = tree.parts[0]
-        events = (body,) if body.kind == "event" else body.parts
-        members = tuple(part.variable for part in events if part.kind == "event")
+        return frozenset()
+    if tree.kind == "event":
+        return frozenset({tree.variable})
+    return frozenset(v for part in tree.parts for v in _iteration_variables(part))
+
+
+def _repeat_groups(tree: Tree) -> dict[int, tuple[int, ...]]:
+    """For each variable of a repeated part, all variables of that part in the pattern's order."""
+    if tree.kind == "repeat":
+        members = tuple(sorted(_tree_variables(tree)))
         return dict.fromkeys(members, members)
     return {v: members for part in tree.parts for v, members in _repeat_groups(part).items()}
+
+
+def _orders_in_groups(tree: Tree) -> frozenset[tuple[int, int]]:
+    """Pairs of variables of one iteration that are in sequence, both ways round."""
+    if tree.kind == "repeat":
+        return sequence_pairs(tree.parts[0])
+    return frozenset(pair for part in tree.parts for pair in _orders_in_groups(part))

@@ -25,6 +25,7 @@ from spark_cep.udfs.events.automaton import (
 )
 from spark_cep.udfs.events.candidates import PositionRanges, pair_blocks
 from spark_cep.udfs.events.context import AdvanceContext, MatchSet, negation_places
+from spark_cep.udfs.events.elements import extent
 from spark_cep.udfs.events.negation import NegationChecker
 from spark_cep.udfs.events.partials import (
     BranchSlots,
@@ -267,7 +268,8 @@ class RunEngine:
         for other in state.filled:
             taken = runs.last[run, other]
             together = (taken >= 0) & (tie[np.maximum(taken, 0)] == tie[row])
-            if (other, transition.variable) in self._ordered:
+            ordered = (other, transition.variable) in self._ordered
+            if ordered and other not in transition.beside:
                 allowed &= ~together
             else:
                 allowed &= taken != row
@@ -312,7 +314,7 @@ class RunEngine:
         for cell in cells_of(condition.expression):
             if cell.variable not in group:
                 continue
-            back = elements_back(cell, variable, group)
+            back = elements_back(cell, variable)
             held = (runs.before if back else runs.last)[pairs.run, cell.variable]
             if cell.reading == "prev":
                 previous[cell.variable] = held
@@ -653,7 +655,7 @@ def _fill_slot(slot: Slot, taken: Mapping[int, Positions]) -> tuple[SlotElements
     # A run may be in the middle of an iteration, which is no element yet.
     length = min(rows.shape[1] for rows in taken.values())
     members = {v: rows[:, :length].ravel() for v, rows in taken.items()}
-    first, last = members[min(members)], members[max(members)]
+    first, last = extent(members)
     count = len(next(iter(taken.values())))
     return SlotElements(slot, first, last, members), np.arange(count * length).reshape(
         count, length
