@@ -36,6 +36,8 @@ def df(spark: SparkSession) -> DataFrame:
         ({"plan": cep.plans.join(("a", "a"))}, "the join tree names 'a' twice"),
         ({"plan": cep.plans.hybrid(eager=["a"])}, "the hybrid plan omits b"),
         ({"plan": "fast"}, "unknown plan 'fast'"),
+        ({"planner": "gready"}, "unknown planner 'gready'"),
+        ({"planner": "greedy", "plan": "zstream"}, "makes no plan of the kind 'zstream'"),
         ({"plan": cep.plans.chain("a")}, "the chain omits b"),
         ({"plan": cep.plans.chain("a", "b", "a")}, "the chain names 'a' twice"),
         ({"plan": cep.plans.chain("a", "x")}, "the chain names 'x', which"),
@@ -70,6 +72,18 @@ def test_wrong_or_missing_options_are_refused(
 def test_every_plan_and_adaptation_gives_the_answer(df: DataFrame, plan: Any, adapt: Any) -> None:
     matches = cep.match_pattern(df, PAIR, order_by="t", plan=plan, adapt=adapt)
     assert matches.select("a.t", "b.t").collect() == [(1, 2)]
+
+
+@pytest.mark.parametrize("planner", ["dp", "greedy", "zstream", "local-search"])
+def test_every_planner_gives_the_answer_and_is_named(df: DataFrame, planner: Any) -> None:
+    matches = cep.match_pattern(df, PAIR, order_by="t", planner=planner)
+    assert matches.select("a.t", "b.t").collect() == [(1, 2)]
+    assert cep.plan_of(matches).to_dict()["planner"].startswith(f"{planner}: ")
+
+
+def test_row_patterns_have_no_planner(df: DataFrame) -> None:
+    with pytest.raises(cep.PlanError, match="planner= is for event patterns"):
+        cep.match_pattern(df, cep.row_pattern("a", {"a": "t > 0"}), planner="greedy")
 
 
 def test_the_order_is_needed(df: DataFrame) -> None:
