@@ -169,7 +169,7 @@ def _join(
     return pairs
 
 
-@pytest.mark.parametrize("triggers", [2, 5, 20])
+@pytest.mark.parametrize("triggers", [2, 5, 20, 100])
 @pytest.mark.parametrize("condition", [TIED_AT_THE_START, TIED_AT_THE_END])
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 def test_a_named_plan_costs_what_its_order_costs(
