@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -160,3 +161,35 @@ def test_a_loop_can_be_kept_in_a_state() -> None:
         now = estimates([40, 2, 1], 0.5, 0.5)
         assert (again.after(like(now)) is None) == (loop.after(now) is None)
         assert again.plan == loop.plan
+
+
+# ---- errors ------------------------------------------------------------------------------------
+
+
+def test_a_gain_within_the_error_is_luck_until_the_error_is_smaller() -> None:
+    """Two orders that differ by 5 %, where the selectivity behind it is known to a half."""
+    branch = model(3, [compared(0, 1), compared(1, 2)])
+    first = estimates([100, 100, 100], 0.20, 0.21)
+    adapter = Adapter(Adaptation("always"), plan_generators("lazy-chain", [branch], EVEN), first)
+    before = adapter.plan
+    turned = estimates([100, 100, 100], 0.22, 0.21)
+    for error, swaps in ((0.5, False), (0.001, True)):
+        now = replace(turned, errors={0: error, 1: error})
+        assert (adapter.after(now) is not None) is swaps
+        assert (adapter.plan != before) is swaps
+
+
+def test_a_refused_plan_is_made_again_when_more_is_known() -> None:
+    branch = model(3, [compared(0, 1), compared(1, 2)])
+    first = estimates([100, 100, 100], 0.20, 0.21)
+    adaptation = Adaptation("invariants", distance=0.0)
+    adapter = Adapter(adaptation, plan_generators("lazy-chain", [branch], EVEN), first)
+    turned = estimates([100, 100, 100], 0.22, 0.21)
+    unsure = replace(turned, errors={0: 0.5, 1: 0.5})
+    assert adapter.after(unsure) is None
+    plannings = adapter.plannings
+    assert adapter.after(unsure) is None
+    assert adapter.plannings == plannings
+    swap = adapter.after(replace(turned, errors={0: 0.001, 1: 0.001}))
+    assert swap is not None
+    assert swap.because == "the statistics are known better"

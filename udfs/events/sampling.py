@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.expressions import Cell
-    from spark_cep.udfs.program import Condition, Program
+    from spark_cep.udfs.program import Branch, Condition, Program
 
 
 Weights = npt.NDArray[np.float64]
@@ -286,13 +286,26 @@ def make_sampling_walk(matching: AdvanceContext, number: int) -> BranchWalk:
 def can_sample(walk: BranchWalk, condition: Condition) -> bool:
     """Whether a condition reads single rows of slots that this branch fills, without user functions
     or remote data: these may be slow, and may need what only the workers have."""
-    slot_of = walk.slots.of_variable
+    return _can_draw(walk.matching.program.branches[walk.branch], condition)
+
+
+def drawable_conditions(program: Program) -> frozenset[int]:
+    """The conditions, as places in the program, that some branch has random partial matches for."""
+    return frozenset(
+        place
+        for place, condition in enumerate(program.conditions)
+        if any(_can_draw(branch, condition) for branch in program.branches)
+    )
+
+
+def _can_draw(branch: Branch, condition: Condition) -> bool:
+    slot_of = {variable: slot for slot in branch.slots for variable in slot.variables}
     return (
         not any(isinstance(node, UserCall) for node in condition.expression.walk())
         and not remote_sources_of(condition.expression)
         and not any(cell.reading in FOLDS for cell in cells_of(condition.expression))
         and condition.variables <= slot_of.keys()
-        and all(walk.slot(slot_of[v]).body is None for v in condition.variables)
+        and all(slot_of[v].body is None for v in condition.variables)
     )
 
 

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from spark_cep.udfs.events.sampling import SAMPLE_DRAWS, MeasuredShare, measure_conditions
+from spark_cep.udfs.events.sampling import (
+    SAMPLE_DRAWS,
+    MeasuredShare,
+    drawable_conditions,
+    measure_conditions,
+)
 from spark_cep.udfs.planning.adaptation import SlidingStatistics
 from spark_cep.udfs.program import Estimates
 from spark_cep.udfs.values.tally import ErrorTally
@@ -34,6 +39,8 @@ DRAWING_SHARE: Final = 0.03
 FIRST_DRAWS: Final = 500
 FIRST_SECONDS: Final = 2.5e-3
 FIRST_SHARE: Final = 0.05
+# A stream runs for long: it looks as soon as it has so many rows.
+FIRST_ROWS: Final = 500
 # The error of what was known before counts as this much larger at every draw.
 FORGETTING: Final = 1.5
 # A new value that differs by so many standard errors replaces the old one.
@@ -47,12 +54,14 @@ class BucketSelectivities:
 
     def __init__(self, program: Program, known: Estimates) -> None:
         self._program = program
+        self._is_stream = program.adaptation.to_hybrid
         self._shares = {
             place: MeasuredShare(value, known.errors.get(place, UNKNOWN_ERROR))
             for place, value in known.selectivities.items()
         }
         self._joint = dict(known.joint)
         self._tested = SlidingStatistics(Estimates({}))
+        self._drawable = drawable_conditions(program)
         self._drawn: set[int] = set()
         self._draws = 0
         self._drawing_seconds = self._matching_seconds = 0.0
@@ -62,19 +71,24 @@ class BucketSelectivities:
         self._tested.add({}, 0, conditions)
         self._matching_seconds += seconds
         for place, value in self._tested.estimates().selectivities.items():
-            if place not in self._drawn:
+            if place not in self._drawable:
                 self._shares[place] = MeasuredShare(value, UNKNOWN_ERROR)
 
     def look(self, matching: AdvanceContext, expected: Callable[[], float]) -> bool:
         """Draws from these rows, if that is a small part of the seconds that matching has taken
-        and is expected to take now. Returns whether it did."""
-        if not self._program.conditions:
+        and is expected to take now; once in any case where there are enough rows of a stream,
+        which will run for long. Returns whether it did."""
+        if not self._drawable:
             return False
         each = self._drawing_seconds / self._draws if self._draws else FIRST_SECONDS
         limit = DRAWING_SHARE if self._draws else FIRST_SHARE
         affordable = (self._drawing_seconds + each) / limit
         seconds = self._matching_seconds
-        if seconds < affordable and not (self._draws == 0 and seconds + expected() >= affordable):
+        is_first = self._draws == 0
+        is_early = is_first and self._is_stream and matching.events.size >= FIRST_ROWS
+        if seconds < affordable and not (
+            is_early or (is_first and seconds + expected() >= affordable)
+        ):
             return False
         started = perf_counter()
         quiet = replace(matching, tally=ErrorTally(ansi=self._program.ansi))
