@@ -20,7 +20,7 @@ from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.table import AHEAD, NEW, OLD
 from spark_cep.udfs.planning.cost_model import BranchModel
 from spark_cep.udfs.planning.dynamic import cheapest_chain
-from spark_cep.udfs.planning.greedy import complete_order
+from spark_cep.udfs.planning.greedy import complete_order, complete_order_from
 from spark_cep.udfs.planning.shapes import left_deep_shape, order_text, slots_of, with_first
 from spark_cep.udfs.program import Estimates
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.events.candidates import SlotCandidates
     from spark_cep.udfs.events.context import AdvanceContext
-    from spark_cep.udfs.planning.cost_model import TimeEstimator
+    from spark_cep.udfs.planning.cost_model import CardinalityEstimator, TimeEstimator
     from spark_cep.udfs.program import BranchPlan, Program, Shape
 
 
@@ -182,13 +182,16 @@ def case_candidates(
 ) -> Iterator[CaseCandidate]:
     """The shape itself, the same order from the case's slot on, and, unless all is done in no time,
     the best orders: those that begin with the slot, and those for as many rows of it as there are
-    in a window. `kept`: groups whose partial matches are known, so that finding them costs nothing.
+    in a window. `kept`: groups whose partial matches are known, so that finding them costs nothing;
+    an order may begin with each of them, as a pair with a row costs less than one with a group.
     """
     slot, estimates = work.slot, work.estimates
     times = model.estimator(estimates).times(costs)
     greedy = left_deep_shape(complete_order(times.estimator, slot))
+    from_groups = (_from_group(times.estimator, group) for group in kept)
     found = [
-        work.candidate(times, each, kept) for each in (shape, with_first(shape, slot, kept), greedy)
+        work.candidate(times, each, kept)
+        for each in (shape, with_first(shape, slot, kept), greedy, *from_groups)
     ]
     yield from found
     least = min(each.repeated + each.other for each in found)
@@ -203,6 +206,12 @@ def case_candidates(
         times = model.estimator(estimates).times(costs)
         for each in dict.fromkeys(best):
             yield work.candidate(times, each, kept)
+
+
+def _from_group(estimator: CardinalityEstimator, group: frozenset[int]) -> Shape:
+    """The order of Algorithm 2 behind a group."""
+    bound = sum(1 << slot for slot in group)
+    return left_deep_shape([*sorted(group), *complete_order_from(estimator, bound)])
 
 
 def _case_work(model: BranchModel, pools: SlotCandidates) -> CaseWork | None:

@@ -68,7 +68,12 @@ def plan_greedy_order(
 
 def complete_order(estimator: CardinalityEstimator, first: int) -> tuple[int, ...]:
     """The order that Algorithm 2 continues from a given first slot."""
-    order, bound = [first], 1 << first
+    return (first, *complete_order_from(estimator, 1 << first))
+
+
+def complete_order_from(estimator: CardinalityEstimator, bound: int) -> tuple[int, ...]:
+    """The slots that follow a given set of slots."""
+    order = []
     while bound != estimator.model.all:
         order.append(_lightest(estimator, bound))
         bound |= 1 << order[-1]
