@@ -126,12 +126,12 @@ def test_changing_the_plan_between_advances_gives_the_answer() -> None:
 
 
 def test_groups_agree_in_every_plan_and_split() -> None:
-    agree(QUICK // 3, cases(("any",), groups=True), in_advances, has_group_operator)
+    agree(QUICK // 5, cases(("any",), groups=True), in_advances, has_group_operator)
 
 
 def test_groups_agree_under_every_strategy_and_consumption() -> None:
     drawn = cases(("any", "next", "strict"), consuming=True, groups=True)
-    agree(QUICK // 3, drawn, in_advances, has_group_operator)
+    agree(QUICK // 5, drawn, in_advances, has_group_operator)
 
 
 # ---- the other strategies ----------------------------------------------------------------------

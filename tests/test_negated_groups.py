@@ -84,25 +84,25 @@ def negated_groups(draw: st.DrawFn, selections: tuple[str, ...] = ("any",)) -> C
     )  # fmt: skip
 
 
-@random_cases(100)
+@random_cases(60)
 @given(negated_groups(), st.data())
 def test_every_plan_gives_the_answer(case: Case, data: st.DataObject) -> None:
     check(case, data.draw(whole(case), label="setting"))
 
 
-@random_cases(100)
+@random_cases(60)
 @given(negated_groups(), st.data())
 def test_every_split_into_advances_gives_the_answer(case: Case, data: st.DataObject) -> None:
     check(case, data.draw(in_advances(case), label="setting"))
 
 
-@random_cases(50)
+@random_cases(30)
 @given(negated_groups(), st.data())
 def test_every_slice_length_gives_the_answer(case: Case, data: st.DataObject) -> None:
     check(case, data.draw(in_slices(case), label="setting"))
 
 
-@random_cases(100)
+@random_cases(60)
 @given(negated_groups(("next", "strict")), st.data())
 def test_the_other_strategies_agree(case: Case, data: st.DataObject) -> None:
     check(case, data.draw(in_advances(case), label="setting"))

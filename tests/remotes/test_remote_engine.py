@@ -50,7 +50,7 @@ def test_consuming_comes_after_all_tests() -> None:
 @pytest.mark.parametrize("of", [whole, in_advances], ids=["whole", "in advances"])
 def test_negated_and_repeated_groups_look_up_like_single_variables(of: Any) -> None:
     drawn = cases(("any", "any", "next", "strict"), groups=True)
-    agree(QUICK // 4, drawn, lambda case: looked(case, of), has_group_operator, scripted)
+    agree(QUICK // 8, drawn, lambda case: looked(case, of), has_group_operator, scripted)
 
 
 def test_time_slices_look_up_for_themselves() -> None:
