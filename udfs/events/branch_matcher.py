@@ -28,7 +28,8 @@ from spark_cep.udfs.events.candidates import (
 from spark_cep.udfs.events.context import AdvanceContext, MatchSet
 from spark_cep.udfs.events.elements import find_elements
 from spark_cep.udfs.events.partials import BranchSlots, Partials, merge_partials
-from spark_cep.udfs.events.routes import ChainRoute, TreeRoute
+from spark_cep.udfs.events.routes import ChainRoute
+from spark_cep.udfs.events.sharing import BranchRun
 from spark_cep.udfs.events.steps import BranchSteps
 from spark_cep.udfs.events.table import NEW, OLD
 from spark_cep.udfs.events.walk import BranchWalk
@@ -58,24 +59,20 @@ class BranchMatcher:
             }
         )
 
-    def matches(
+    def runs(
         self, plan: BranchPlan, kept: PartialsByGroup, orders: CaseOrders
-    ) -> Iterator[MatchSet]:
-        """The matches given in this advance. `kept`: known partial matches of groups of slots."""
+    ) -> Iterator[BranchRun]:
+        """What gives the matches of this advance, case by case. `kept`: known partial matches of
+        groups of slots."""
         is_alone = bool((self.matching.status == NEW).all())
-        for case in self._cases():
+        for case in self._cases(is_alone=is_alone):
             walk = self.walk(case, range(len(self.branch.slots)))
             assert case.slot is not None
             if not len(walk.pools.pool(case.slot).elements):
                 continue
-            known = {group: self._filter_kept(sets, case) for group, sets in kept.items()}
-            shape = orders.shape(self.number, plan, walk.pools, known)
-            route = TreeRoute() if shape is None else ChainRoute(shape, known)
-            ran = orders.describe(self.number, shape, None if is_alone else case.slot, known)
-            with self.matching.meter.count_order(ran):
-                for partials in walk.run(route):
-                    self.matching.meter.count_matches(partials.earliest)
-                    yield self._match_set(partials)
+            shape = orders.shape(self.number, plan, walk.pools, kept)
+            new = None if is_alone else case.slot
+            yield BranchRun(self, case, walk, shape, kept, orders, new)
 
     def walk(
         self, case: AdvanceCase, target: Sequence[int], *, keeps_all: bool = False
@@ -85,7 +82,10 @@ class BranchMatcher:
             self.matching, self.number, self.steps, pools, frozenset(target), keeps_all
         )
 
-    def _cases(self) -> Iterator[AdvanceCase]:
+    def _cases(self, *, is_alone: bool) -> Iterator[AdvanceCase]:
+        if is_alone:
+            # Every row meets the rules of the first case, and none those of the others.
+            return iter([AdvanceCase(slot=self.steps.maximal[0])])
         if self.matching.deciding_row == "earliest":
             return cases_by_earliest(sorted(self.steps.minimal))
         if self.matching.deciding_row == "any" and _has_late_rows(self.matching):
@@ -93,8 +93,11 @@ class BranchMatcher:
         has_old = bool((self.matching.status == OLD).any())
         return cases_by_latest(self.steps.maximal, has_old=has_old)
 
-    def _filter_kept(self, sets: Sequence[Partials], case: AdvanceCase) -> Sequence[Partials]:
+    def filter_kept(self, kept: PartialsByGroup, case: AdvanceCase) -> PartialsByGroup:
         """The partial matches whose slots meet the rules of the case."""
+        return {group: self._filter_sets(sets, case) for group, sets in kept.items()}
+
+    def _filter_sets(self, sets: Sequence[Partials], case: AdvanceCase) -> Sequence[Partials]:
         kept = []
         for partials in sets:
             fits = np.ones(len(partials), dtype=np.bool_)
@@ -104,7 +107,7 @@ class BranchMatcher:
             kept.append(partials.take(fits))
         return kept
 
-    def _match_set(self, partials: Partials) -> MatchSet:
+    def match_set(self, partials: Partials) -> MatchSet:
         rows = {v: self.slots.rows(v, partials) for s in self.branch.slots for v in s.variables}
         return MatchSet(rows, partials.earliest, partials.latest, self.branch.empty)
 

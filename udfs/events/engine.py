@@ -45,6 +45,7 @@ from spark_cep.udfs.events.metrics import Meter, Metrics
 from spark_cep.udfs.events.occurrences import OccurrenceFinder
 from spark_cep.udfs.events.remote_needs import prefetch_candidates
 from spark_cep.udfs.events.runs import RunEngine
+from spark_cep.udfs.events.sharing import run_together
 from spark_cep.udfs.events.table import (
     AHEAD,
     Events,
@@ -57,6 +58,7 @@ from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.values.evaluate import ErrorTally
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events.sharing import BranchRun
     from spark_cep.udfs.events.table import Positions
     from spark_cep.udfs.program import BranchPlan, Program
     from spark_cep.udfs.task_clock import TaskClock
@@ -298,10 +300,12 @@ class _EagerGroups:
         return len(plan.eager) > 1 and all(slots[slot].body is None for slot in plan.eager)
 
     def matches(self) -> Iterator[MatchSet]:
+        runs: list[BranchRun] = []
         for number, (matcher, plan) in enumerate(zip(self.matchers, self.plans, strict=True)):
             prefixes = self.prefixes.get(number, {})
             whole = {frozenset(plan.eager): prefixes[len(plan.eager)]} if prefixes else {}
-            yield from matcher.matches(plan, whole, self.orders)
+            runs += matcher.runs(plan, whole, self.orders)
+        return run_together(runs)
 
     def kept(self, stay: Flags, place: Positions) -> tuple[StoredPartials, ...]:
         """`stay`: which positions stay in the state; `place`: their rows in it."""

@@ -10,7 +10,7 @@ round are complete lists for the next slot and shorter ones for the next round.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -105,12 +105,12 @@ class BranchWalk:
         self._negations = NegationChecker(self.matching, self.slots)
         self._postponed = PostponedTasks(self) if self.matching.tally.lookups else None
 
-    def run(self, route: WalkRoute) -> Iterator[Partials]:
-        """Yields complete partials, depth first.
+    def run(self, route: WalkRoute, starts: Iterable[WalkTask] | None = None) -> Iterator[Partials]:
+        """Yields complete partials, depth first. `starts`: to go on from there.
 
         The stack holds one iterator for each slot bound on the way.
         """
-        pending = [route.starts(self)]
+        pending = [route.starts(self) if starts is None else iter(starts)]
         while pending or self._resume(pending):
             task = next(pending[-1], None)
             if task is None:
