@@ -81,6 +81,11 @@ def test_every_planner_gives_the_answer_and_is_named(df: DataFrame, planner: Any
     assert cep.plan_of(matches).to_dict()["planner"].startswith(f"{planner}: ")
 
 
+def test_row_patterns_have_nothing_to_optimize(df: DataFrame) -> None:
+    with pytest.raises(cep.PlanError, match="optimize= is for event patterns"):
+        cep.match_pattern(df, cep.row_pattern("a", {"a": "t > 0"}), optimize="latency")
+
+
 def test_row_patterns_have_no_planner(df: DataFrame) -> None:
     with pytest.raises(cep.PlanError, match="planner= is for event patterns"):
         cep.match_pattern(df, cep.row_pattern("a", {"a": "t > 0"}), planner="greedy")
