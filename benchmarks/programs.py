@@ -151,7 +151,7 @@ def _table(query: CompiledEventQuery, columns: Columns) -> pa.Table:
     for variable, texts in enumerate(query.compiled.masks):
         meets = np.ones(len(mask), dtype=np.bool_)
         for text in texts:
-            meets &= _value(str(text), columns)
+            meets &= value_of(str(text), columns)
         mask |= meets.astype(np.int64) << variable
     arrays = [_shipped(each, mask, columns) for each in query.shipment.shipped]
     table = pa.Table.from_arrays(arrays, names=list(query.shipment.names()))
@@ -161,7 +161,7 @@ def _table(query: CompiledEventQuery, columns: Columns) -> pa.Table:
 def _shipped(shipped: ShippedColumn, mask: np.ndarray, columns: Columns) -> pa.Array:
     if shipped.role == "mask":
         return pa.array(mask)
-    column = columns[shipped.column] if shipped.column else _value(shipped.text(), columns)
+    column = columns[shipped.column] if shipped.column else value_of(shipped.text(), columns)
     return column if isinstance(column, pa.Array) else pa.array(column)
 
 
@@ -175,7 +175,7 @@ class _NumpyTyper:
         self._nothing = {name: column[:0] for name, column in columns.items()}
 
     def of_row(self, expressions: Sequence[Any]) -> list[Type | str]:
-        return [_type(_value(str(each), self._nothing)) for each in expressions]
+        return [_type(value_of(str(each), self._nothing)) for each in expressions]
 
     def of_match(
         self, expressions: Sequence[str], variables: Mapping[str, bool]
@@ -195,7 +195,8 @@ def _type(column: Column) -> Type:
     return Type("bool") if column.dtype.kind == "b" else Type("string")
 
 
-def _value(text: str, columns: Columns) -> Any:
+def value_of(text: str, columns: Columns) -> Any:
+    """An expression over columns, which are named without their variable."""
     return _evaluated(sqlglot.parse_one(text, dialect="spark"), columns)
 
 
