@@ -241,6 +241,21 @@ def test_what_is_expected_of_each_join_is_told() -> None:
     assert "invariants" in told["adaptation"]
 
 
+def test_what_branches_find_once_is_told() -> None:
+    end = any_of(C, event("d", "name = 'd'"))
+    pattern = seq(A, B, end).where("a.price < b.price").within("10 s")
+    compiled, rates = compiled_of(pattern), {"a": 20, "b": 20, "c": 40, "d": 40}
+
+    def told(**options: Any) -> list[str]:
+        choice = choose_plan(facts_of(pattern, rates, **options))
+        shares: list[str] = describe_costs(compiled, choice, Adaptation("off"))["shares"]
+        return shares
+
+    once = ["a→b is found once, for a→b→c and a→b→d"]
+    assert told() == told(plan_request=plans.read_plan_request("eager")) == once
+    assert told(plan_request=plans.chain("c", "d", "b", "a")) == []
+
+
 # ---- statistics that the user gives ------------------------------------------------------------
 
 

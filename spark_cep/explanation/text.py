@@ -114,6 +114,7 @@ def _engine_rows(facts: PlanFacts) -> Iterator[tuple[str, str]]:
     yield from _label_rows("tests", facts["engine"]["conditions"])
     yield "limits", ", ".join(f"{k} {v:,}" for k, v in facts["limits"].items() if v) or "none"
     yield "adapts", facts["adaptation"]
+    yield from _label_rows("shares", facts.get("shares") or [])
     if facts.get("optimize"):
         yield "optimizes", _OBJECTIVES[facts["optimize"]]
     yield from _stream_rows(facts)

@@ -14,8 +14,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from spark_cep.planner.named_plans import build_named_plan, groups_of
-from spark_cep.udfs.costs import OperationCosts, measure_costs
+from spark_cep.udfs.costs import TYPICAL_COSTS, OperationCosts, measure_costs
 from spark_cep.udfs.planning.apam import plan_hybrid
+from spark_cep.udfs.planning.beginnings import share_beginnings, shared_beginnings
 from spark_cep.udfs.planning.cost_model import (
     BranchModel,
     PlanCost,
@@ -33,7 +34,7 @@ from spark_cep.udfs.planning.planner import (
     generate_plans,
     tree_cost,
 )
-from spark_cep.udfs.planning.shapes import left_deep_shape, slots_of
+from spark_cep.udfs.planning.shapes import left_deep_shape, order_text, slots_of
 from spark_cep.udfs.program import (
     BranchPlan,
     Estimates,
@@ -471,6 +472,7 @@ def describe_costs(
         "branches": [_branch(compiled, choice, number, m) for number, m in enumerate(models)],
         "invariants": list(_invariants(choice, adaptation, models)),
         "adaptation": _adaptation(choice, adaptation),
+        "shares": list(_shared_beginnings(choice, models)),
         "planner": None if choice.planner is None else _describe_planner(choice.planner, models),
     }
 
@@ -490,6 +492,26 @@ def _statistics(compiled: CompiledPattern, choice: PlanChoice) -> dict[str, Any]
         ],
         "windows": known.windows,
     }
+
+
+def _shared_beginnings(choice: PlanChoice, models: Sequence[BranchModel]) -> Iterator[str]:
+    """What branches find once, and the orders with which they do. Buckets decide that again, by
+    their own counts; in triggers of a stream each case has an order of its own."""
+    if choice.rung == "strategy":
+        return
+    plans: Sequence[BranchPlan] = choice.plan.branches or ()
+    if choice.plan.kind == "eager" and not plans:
+        plans = [BranchPlan(left_deep_shape(range(model.size))) for model in models]
+    elif choice.estimates is not None and choice.planner == "dp" and plans:
+        costs = choice.costs or TYPICAL_COSTS
+        plans = share_beginnings(models, plans, choice.estimates, costs, least=0.0)
+    for each in shared_beginnings(models[: len(plans)], plans):
+        first = models[each.branches[0]].names
+        *others, last = (
+            order_text(plans[number].shape, models[number].names) for number in each.branches
+        )
+        beginning = "→".join(first[slot] for slot in each.order)
+        yield f"{beginning} is found once, for {', '.join(others)} and {last}"
 
 
 def _branch(

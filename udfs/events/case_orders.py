@@ -9,7 +9,7 @@ and of slots that are joined without the case's slot all that lie in the rows at
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.bucket_plans import estimate_rates
 from spark_cep.udfs.events.table import AHEAD, NEW, OLD
+from spark_cep.udfs.planning.beginnings import share_beginnings
 from spark_cep.udfs.planning.cost_model import BranchModel
 from spark_cep.udfs.planning.dynamic import cheapest_chain
 from spark_cep.udfs.planning.greedy import complete_order, complete_order_from
@@ -101,6 +103,21 @@ class CaseOrders:
             found = tuple(case_candidates(model, self._costs, plan.shape, work, kept))
             known = self._candidates[key] = CaseCandidates(found, work)
         return known.cheapest(work)
+
+    def shared(self, plans: Sequence[BranchPlan], matching: AdvanceContext) -> Sequence[BranchPlan]:
+        """The plans, with other orders where branches had better begin alike. Not where most rows
+        were there before: the order of each case is chosen by what is new. The papers' planners
+        know no sharing."""
+        program = self._program
+        is_mostly_new = np.count_nonzero(matching.status == NEW) > 0.5 * len(matching.status)
+        if len(plans) < 2 or program.planner != "dp" or not is_mostly_new:
+            return plans
+        estimates = matching.estimates
+        if estimates is None:
+            known = program.estimates or Estimates({})
+            estimates = estimate_rates(matching, known.selectivities)
+        models = [self._model(number) for number in range(len(plans))]
+        return share_beginnings(models, plans, estimates, self._costs)
 
     def describe(
         self, branch: int, shape: Shape | None, slot: int | None = None, kept: Groups = ()

@@ -277,7 +277,7 @@ class _EagerGroups:
         self.prefixes: dict[int, GroupPrefixes] = {}
         if matching.program.strategy != "any" or not matching.events.size:
             return
-        self.plans = planner(matching)
+        self.plans = self.orders.shared(planner(matching), matching)
         self.matchers = [
             BranchMatcher(matching, number) for number in range(len(matching.program.branches))
         ]

@@ -50,7 +50,7 @@ def cheapest_chain(
     times = model.estimator(estimates).times(costs)
     if model.size > EXACT_SLOTS:
         return left_deep_shape(_improved_order(times, first))
-    return left_deep_shape(_ChainTable(times, first).order(model.all))
+    return left_deep_shape(ChainTable(times, first).order(model.all))
 
 
 def cheapest_tree(model: BranchModel, estimates: Estimates, costs: OperationCosts) -> Shape:
@@ -68,7 +68,7 @@ def plan_cheapest_chain(
     with the cheapest order of the same slots that ends with each other slot."""
     if model.size > EXACT_SLOTS:
         return _plan_from_order(model, estimates, costs)
-    table = _ChainTable(model.estimator(estimates).times(costs), None)
+    table = ChainTable(model.estimator(estimates).times(costs), None)
     order = table.order(model.all)
     blocks = tuple(_prefix_block(model, costs, table, order[:k]) for k in range(2, len(order) + 1))
     shape = left_deep_shape(order)
@@ -92,7 +92,7 @@ def plan_cheapest_tree(
 # ---- the programs ------------------------------------------------------------------------------
 
 
-class _ChainTable:
+class ChainTable:
     """For each set of slots, the seconds of its cheapest order and the slot that comes last.
 
     With `first`, only orders that begin with this slot.
@@ -226,7 +226,7 @@ class OrderComparison(CostComparison):
 
 
 def _prefix_block(
-    model: BranchModel, costs: OperationCosts, table: _ChainTable, prefix: tuple[int, ...]
+    model: BranchModel, costs: OperationCosts, table: ChainTable, prefix: tuple[int, ...]
 ) -> PlanBlock:
     chosen, slots = left_deep_shape(prefix), shape_slot_set(left_deep_shape(prefix))
     others = (
