@@ -175,7 +175,8 @@ def test_the_plan_follows_the_rates_of_what_comes() -> None:
 def test_a_sample_that_misled_is_corrected_before_the_first_match() -> None:
     prepared = stream((1, 20, 20))
     wrong = Estimates({0: 20.0, 1: 20.0, 2: 1.0}, {}, 100.0)
-    adaptive = loop(prepared, INVARIANTS, estimates=wrong)
+    shipped = Plan("lazy-chain", (BranchPlan(((2, 1), 0)),))
+    adaptive = loop(prepared, INVARIANTS, estimates=wrong, plan=shipped)
     matches(adaptive, [Chunk(prepared.table)])
     assert [(s["from"], s["to"]) for s in adaptive.metrics.swaps] == [("c→b→a", "a→b→c")]
     told = loop(prepared, Adaptation(), estimates=wrong, plan=Plan("eager"))

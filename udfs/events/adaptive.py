@@ -26,6 +26,7 @@ from spark_cep.udfs.events.selectivities import BucketSelectivities
 from spark_cep.udfs.events.table import NEW
 from spark_cep.udfs.planning.adaptation import Adapter, estimates_differ
 from spark_cep.udfs.planning.cost_model import plan_cost
+from spark_cep.udfs.planning.invariants import GeneratedPlan
 from spark_cep.udfs.planning.planner import (
     ADAPTABLE,
     branch_models,
@@ -201,10 +202,20 @@ class AdaptiveEngine:
         costs = self.program.costs or TYPICAL_COSTS
         kind: PlanKind = "lazy-chain" if self._is_hybrid else self.program.plan.kind
         made = plan_generators(kind, self._models, costs, self.program.planner)
-        adapter = Adapter(self.program.adaptation, made, self.program.estimates or now)
-        if self.program.plan.branches is None:
-            self._plan = adapter.plan
-        return adapter
+        shipped = self.program.plan.branches
+        if shipped is None or self._is_hybrid:
+            adapter = Adapter(self.program.adaptation, made, now)
+            self._plan = adapter.plan if shipped is None else self._plan
+            return adapter
+        # The driver's plan is compared with that of these rows, instead of being made once more.
+        begin = [
+            GeneratedPlan(plan.shape, (), plan_cost(model, plan.shape, now, costs))
+            for model, plan in zip(self._models, shipped, strict=True)
+            if plan.shape is not None
+        ]
+        return Adapter(
+            self.program.adaptation, made, now, begin, first="the bucket's own rows favor it"
+        )
 
     def _adapted(self, now: Estimates) -> tuple[Plan, str]:
         assert self._adapter is not None
@@ -254,7 +265,7 @@ class AdaptiveEngine:
                 generator.keep(now, self._kept_groups.get(number, ()))
                 for number, generator in enumerate(made)
             ]
-        return Adapter(adaptation, made, now, begin, 1 - CLEAR_GAIN)
+        return Adapter(adaptation, made, now, begin, least_gain=1 - CLEAR_GAIN)
 
     def _describe_groups(self, adapter: Adapter, now: Estimates, plan: Plan) -> str:
         """Why the groups of a plan are kept from now on, or not any more."""

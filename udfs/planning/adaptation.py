@@ -75,7 +75,7 @@ class Generator(Protocol):
 @dataclass
 class Adapter:
     """The plan in force, and what adapting has cost. Begins with the plan for the first estimates,
-    or with the plans `begin`.
+    or with the plans `begin`; `first` is the reason to make others.
 
     `least_gain`: the share of the cost that a new plan has to save. `checks`: how often the
     statistics were checked; `plannings`: how often a plan was made; `seconds`: the time for both.
@@ -85,6 +85,7 @@ class Adapter:
     generators: Sequence[Generator]
     estimates: Estimates
     begin: Sequence[GeneratedPlan] | None = None
+    first: str = "the statistics are known better"
     least_gain: float = 0.0
     checks: int = 0
     plannings: int = 0
@@ -115,7 +116,7 @@ class Adapter:
         because = self.decision.check(estimates) or because
         if because is None and self._refused is not None:
             has_changed = estimates_differ(self._refused, estimates)
-            because = "the statistics are known better" if has_changed else None
+            because = self.first if has_changed else None
         swap = None if because is None else self._plan_again(estimates, because)
         self.seconds += perf_counter() - start
         return swap

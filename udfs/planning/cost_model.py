@@ -183,7 +183,7 @@ class CardinalityEstimator:
             condition.index: estimates.selectivities.get(condition.index, UNKNOWN_SELECTIVITY)
             for condition in model.condition_models
         }
-        self._joint = tuple(
+        self.joint_shares = tuple(
             (pair, factor, factor * prod(self._selectivity[index] for index in pair))
             for pair, factor in estimates.joint.items()
             if pair <= self._selectivity.keys()
@@ -372,8 +372,8 @@ class CardinalityEstimator:
     def _keep(self, number: float, indexes: Collection[int]) -> float:
         """What these conditions keep of so many combinations. They are multiplied one after the
         other, as in the tables of all sets."""
-        if self._joint:
-            return number * self._kept_share(indexes)
+        if self.joint_shares:
+            return number * self.kept_share(indexes)
         for index in indexes:
             number *= self._selectivity[index]
         return number
@@ -381,13 +381,13 @@ class CardinalityEstimator:
     def _keep_more(self, number: float, bound: int, added: Iterable[ConditionModel]) -> float:
         """What these conditions keep of what the conditions among `bound` have kept."""
         indexes = [condition.index for condition in added]
-        if not self._joint:
+        if not self.joint_shares:
             return self._keep(number, indexes)
         before = [condition.index for condition in self.model.within(bound)]
-        kept = self._kept_share(before)
-        return number * self._kept_share([*before, *indexes]) / kept if kept > 0 else 0.0
+        kept = self.kept_share(before)
+        return number * self.kept_share([*before, *indexes]) / kept if kept > 0 else 0.0
 
-    def _kept_share(self, indexes: Collection[int]) -> float:
+    def kept_share(self, indexes: Collection[int]) -> float:
         """The share that all of these conditions keep: the product of their selectivities, times
         the factors of the pairs that are not independent, and no more than any pair keeps."""
         selectivities = [self._selectivity[index] for index in indexes]
@@ -395,7 +395,7 @@ class CardinalityEstimator:
         if len(selectivities) < 2:
             return share
         most, given = min(selectivities), set(indexes)
-        for pair, factor, both in self._joint:
+        for pair, factor, both in self.joint_shares:
             if pair <= given:
                 share *= factor
                 most = min(most, both)

@@ -186,8 +186,7 @@ class JoinTable:
         self._times = times
         self._costs = times.costs
         self._sets = sets = set_model(times.estimator.model)
-        # Correlated conditions are not a product.
-        self._is_product = not times.estimator.estimates.joint
+        self._kept = self._kept_shares()
         self._numbers = self._arrange()
         self.cardinalities = self._cardinalities()
         self._starts = np.array([times.estimator.start(slot) for slot in range(sets.size)])
@@ -204,13 +203,37 @@ class JoinTable:
             number[mine] = np.minimum(number[mine] * self._estimator.rate(slot), LARGEST_NUMBER)
         return number
 
-    def _cardinalities(self) -> Array:
-        found = self._numbers.copy()
+    def _kept_shares(self) -> Array | None:
+        """`CardinalityEstimator.kept_share` of the conditions within every set; None where all
+        conditions are independent, and numbers are multiplied by one after the other."""
+        joint = self._estimator.estimates.joint
+        if not joint:
+            return None
+        share = np.ones(len(self._sets.sets))
+        most, contains = share.copy(), dict(self._sets.contains)
+        for index, within in contains.items():
+            share[within] *= self._estimator.selectivity(index)
+            most[within] = np.minimum(most[within], self._estimator.selectivity(index))
+        for pair, factor, both in self._estimator.joint_shares:
+            if pair <= contains.keys():
+                within = np.logical_and.reduce([contains[index] for index in pair])
+                share[within] *= factor
+                most[within] = np.minimum(most[within], both)
+        return np.minimum(share, most)
+
+    def _keep(self, numbers: Array) -> Array:
+        """What the conditions within each set keep of these numbers, in the last axis by set."""
+        if self._kept is not None:
+            return numbers * self._kept
         for index, within in self._sets.contains:
-            found[within] *= self._estimator.selectivity(index)
+            numbers[..., within] *= self._estimator.selectivity(index)
+        return numbers
+
+    def _cardinalities(self) -> Array:
+        found = self._keep(self._numbers.copy())
         np.minimum(found, LARGEST_NUMBER, out=found)
         found[0] = 0.0
-        others = ~self._sets.is_plain if self._is_product else self._sets.sets > 0
+        others = ~self._sets.is_plain
         for slots in np.flatnonzero(others)[1 if others[0] else 0 :]:
             found[slots] = self._estimator.cardinality(int(slots))
         return found
@@ -220,13 +243,9 @@ class JoinTable:
         sets, estimator = self._sets, self._estimator
         slots = np.arange(sets.size)[:, None]
         both = sets.sets | 1 << slots
-        found: Array = self._numbers[both]
-        for index, within in sets.contains:
-            found[:, within] *= estimator.selectivity(index)
+        found = self._keep(self._numbers[both])
         np.minimum(found, LARGEST_NUMBER, out=found)
         is_known = ~sets.has_list[both] & (sets.decided == 0)
-        if not self._is_product:
-            is_known[:] = False
         is_needed = ~sets.has & (sets.sets > 0) & ~(sets.model.lists >> slots & 1).astype(bool)
         for slot, left in np.argwhere(is_needed & ~is_known):
             found[slot, left] = estimator.anchored(int(left), int(slot))
