@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from spark_cep.pattern import event, seq
+from spark_cep.pattern import any_of, event, seq
 from spark_cep.udfs.events import selectivities as module
 from spark_cep.udfs.events.adaptive import AdaptiveEngine
 from spark_cep.udfs.events.engine import EventState
@@ -159,3 +159,16 @@ def test_the_load_is_an_average_over_triggers() -> None:
     again = LoadMeter()
     again.restore(json.loads(json.dumps(load.to_json())))
     assert again.estimate() == load.estimate()
+
+
+def test_branches_that_begin_alike_have_a_factor_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    either = any_of(event("c", "kind = 2"), event("d", "kind = 3"))
+    pattern = (
+        seq(event("a", "kind = 0"), event("b", "kind = 1"), either)
+        .where("a.x < b.x - 0.9", "b.x < c.x - 0.01", "b.x < d.x - 0.01")
+        .within(400)
+    )
+    random = np.random.default_rng(4)
+    columns = {"t": np.arange(ROWS), "kind": random.integers(0, 4, ROWS), "x": random.random(ROWS)}
+    found = drawn(monkeypatch, prepare(pattern, columns))
+    assert found.joint.keys() == {frozenset({0, 1}), frozenset({0, 2})}

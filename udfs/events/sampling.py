@@ -132,14 +132,29 @@ def measure_conditions(
         walk = make_sampling_walk(matching, number)
         groups = [
             group
-            for together in _group_conditions(matching.program)
-            if together[0] not in shares
-            and (group := _measure_group(walk, together, random, draws)) is not None
+            for together in _groups_to_measure(walk, shares)
+            if (group := _measure_group(walk, together, random, draws)) is not None
         ]
         for group in groups:
-            shares |= group.shares
-        joint |= _measure_joint(walk, groups, random, draws)
+            shares = {**group.shares, **shares}
+        joint = {**_measure_joint(walk, groups, random, draws), **joint}
     return MeasuredConditions(shares, joint)
+
+
+def _groups_to_measure(
+    walk: BranchWalk, known: Mapping[int, MeasuredShare]
+) -> Iterator[Sequence[int]]:
+    """The groups of conditions of a branch that no branch before it has, and those that have a
+    variable in common with one of them, as the two may be dependent."""
+    every = walk.matching.program.conditions
+    mine = [
+        each
+        for each in _group_conditions(walk.matching.program)
+        if any(can_sample(walk, every[place]) for place in each)
+    ]
+    new = [each for each in mine if not known.keys() & set(each)]
+    variables = frozenset[int]().union(*(every[each[0]].variables for each in new))
+    return (each for each in mine if every[each[0]].variables & variables)
 
 
 def _group_conditions(program: Program) -> Iterator[list[int]]:
