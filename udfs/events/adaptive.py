@@ -79,7 +79,7 @@ class AdaptiveEngine:
         self._load = LoadMeter()
         self._adapter: Adapter | None = None
         self._group_adapter: Adapter | None = None
-        # The estimates under which the groups were compared.
+        # The estimates under which plans were looked at in a short trigger.
         self._examined: Estimates | None = None
         self._plan = program.plan
         self._kept_groups: Mapping[int, tuple[int, ...]] = {}
@@ -154,14 +154,17 @@ class AdaptiveEngine:
         if self._selectivities.look(matching, lambda: adapter.cost(now).time * share + arriving):
             now = self._selectivities.estimates(rates)
         matching.estimates = now
-        plan, because = self._adapted(now)
         # Where a trigger is a small part of a window, matching begins at the new rows anyway.
         is_stream = self.program.adaptation.to_hybrid
         is_short = share <= MAX_NEW_SHARE and is_stream
-        if self.program.adaptation.to_tree and not is_short and self._is_scattered(matching, now):
-            plan, because = Plan("tree"), "the rarest variable changes from window to window"
         if is_stream:
             self._load.begin(matching, started)
+        if is_short and not self._has_news(now):
+            self.metrics.planning_us += round((perf_counter() - started) * 1e6)
+            return self._plan.branches or [BranchPlan(None) for _ in self.program.branches]
+        plan, because = self._adapted(now)
+        if self.program.adaptation.to_tree and not is_short and self._is_scattered(matching, now):
+            plan, because = Plan("tree"), "the rarest variable changes from window to window"
         if is_stream and (is_short or self._is_hybrid or self._plan.kind == "hybrid"):
             plan, because = self._with_groups(matching, now, (plan, because))
         if plan != self._plan:
@@ -169,6 +172,15 @@ class AdaptiveEngine:
             self._plan = plan
         self.metrics.planning_us += round((perf_counter() - started) * 1e6)
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
+
+    def _has_news(self, now: Estimates) -> bool:
+        """Whether statistics have changed since plans were looked at in a short trigger. Such a
+        trigger takes a few milliseconds, and looking one."""
+        is_lazy = self.program.adaptation.kind == "invariants"
+        if is_lazy and self._examined is not None and not estimates_differ(self._examined, now):
+            return False
+        self._examined = now
+        return True
 
     def _is_little(self, rows: int, now: Estimates, plans: Sequence[BranchPlan]) -> bool:
         """Whether making a plan takes longer than a better one could save. The work of many rows
@@ -235,10 +247,7 @@ class AdaptiveEngine:
         if self._group_adapter is None:
             self._group_adapter = self._make_group_adapter(now)
         adapter = self._group_adapter
-        is_always = self.program.adaptation.kind == "always"
-        if is_always or self._examined is None or estimates_differ(self._examined, now):
-            self._examined = now
-            adapter.after(now)
+        adapter.after(now)
         if adapter.plan == self._plan:
             return self._plan, ""
         if any(plan.eager for plan in adapter.plan.branches or ()):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 SURE_ERRORS: Final = 1.0
 # A plan that was refused is made again when a statistic has changed by this factor.
 STATISTIC_CHANGE_FACTOR: Final = 1.25
+# Smaller rates change by that factor by chance.
+LEAST_RATE: Final = 2.0
 # Sums in another order differ by rounding: equal plans must not alternate.
 _NO_GAIN: Final = 1e-9
 # With n tests a selectivity of one half is known to 1 / (2 sqrt(n)): here to 5 %.
@@ -169,8 +171,9 @@ class Adapter:
 
 def estimates_differ(before: Estimates, now: Estimates) -> bool:
     """Whether a statistic or its error has changed by the factor."""
+    if _values_differ(before.rates, now.rates, LEAST_RATE):
+        return True
     groups = (
-        (before.rates, now.rates),
         (before.selectivities, now.selectivities),
         (before.joint, now.joint),
         (before.errors, now.errors),
@@ -178,12 +181,14 @@ def estimates_differ(before: Estimates, now: Estimates) -> bool:
     return any(_values_differ(old, new) for old, new in groups)
 
 
-def _values_differ(before: Mapping[Any, float], now: Mapping[Any, float]) -> bool:
+def _values_differ(
+    before: Mapping[Any, float], now: Mapping[Any, float], least: float = 0.0
+) -> bool:
     if before.keys() != now.keys():
         return True
     for key, value in now.items():
-        least, most = sorted((before[key], value))
-        if most > STATISTIC_CHANGE_FACTOR * least:
+        low, high = sorted((before[key], value))
+        if high + least > STATISTIC_CHANGE_FACTOR * (low + least):
             return True
     return False
 
