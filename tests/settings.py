@@ -60,7 +60,7 @@ def _hybrids(draw: st.DrawFn, branch: Branch) -> BranchPlan:
     """An eager group of some slots, merged with the others in any tree."""
     eager = tuple(
         slot for slot in range(len(branch.slots))
-        if branch.slots[slot].body is None and draw(st.booleans())
+        if not branch.slots[slot].is_group and draw(st.booleans())
     )  # fmt: skip
     if len(eager) < 2:
         return BranchPlan(draw(shapes_of(tuple(range(len(branch.slots))))), eager)

@@ -124,7 +124,6 @@ def test_a_row_of_the_same_iteration_does_not_block_a_not_inside() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        (any_of("a", "b").times("+"), "a quantifier cannot be applied to any_of"),
         (all_of("a", any_of("b", "c")).times("+"), "a repeated group cannot contain any_of"),
         (all_of("a", "b?").times("+"), "a repeated group cannot contain an optional part"),
         (all_of("a", "!x").times("+"), "NOT x cannot be in all_of within a repeated group"),

@@ -66,16 +66,27 @@ class Condition:
 
 @dataclass(frozen=True)
 class Slot:
-    """The unit that a plan orders: one variable, or the members of a group in sequence.
+    """The unit that a plan orders: one variable, or the members of a repeated group.
 
-    A list slot is bound to `low`..`high` elements; an element of a group is one match of `body`.
+    A list slot is bound to `low`..`high` elements; an element of a group is one match of one of
+    `bodies`, of which a repeated OR has several and any other group one. A body has the order and
+    the NOTs of one iteration.
     """
 
     variables: tuple[int, ...]
     low: int = 1
     high: int | None = 1
     is_list: bool = False
-    body: Branch | None = None
+    bodies: tuple[Branch, ...] = ()
+
+    @property
+    def is_group(self) -> bool:
+        return bool(self.bodies)
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether it repeats an OR: an element has rows for the variables of one of the bodies."""
+        return len(self.bodies) > 1
 
 
 @dataclass(frozen=True)

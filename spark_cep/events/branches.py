@@ -103,30 +103,46 @@ def _negated_names(node: NoEvent | NoGroup) -> str:
 
 def _check_body(body: EventPatternNode) -> None:
     """Checks that a repeated part consists of plain variables in sequence or in any order, with
-    NOTs between them."""
+    NOTs between them, or of alternatives that are such groups without NOTs."""
     if isinstance(body, Event):
         return
+    if isinstance(body, AnyOf):
+        for part in body.parts:
+            _check_alternative(part)
+        return
     if not isinstance(body, Seq | AllOf):
-        raise PatternError(
-            f"a quantifier cannot be applied to {_describe(body)}", hint=_body_hint(body)
-        )
+        raise PatternError(f"a quantifier cannot be applied to {_describe(body)}", hint=_BODY_HINT)
     _check_members(body)
 
 
 _BODY_HINT = (
-    'a quantifier applies to a variable ("b+") or to a group of plain variables, seq or all_of, '
-    'with NOTs between them: seq("a", "!x", "b").times("+"), all_of("a", "b").times("+")'
+    'a quantifier applies to a variable ("b+") or to a group of plain variables: seq or all_of, '
+    'with NOTs between them, or any_of: seq("a", "!x", "b").times("+"), all_of("a", "b").times("+")'
 )
 
 
 _CHOICE_HINT = (
-    'write any_of("b+", "c+") if all rows are of one kind, or a variable for either kind: '
-    "event(\"r+\", \"kind IN ('B', 'C')\")"
+    "repeat the alternatives as a whole, each with variables of its own: "
+    'any_of(seq("a1", "b"), seq("a2", "c")).times("+")'
 )
 
 
-def _body_hint(part: EventPatternNode) -> str:
-    return _CHOICE_HINT if isinstance(part, AnyOf) else _BODY_HINT
+_ALTERNATIVE_HINT = (
+    "an alternative of a repeated any_of is a variable or a group of plain variables: "
+    'any_of(seq("b", "c"), "d").times("+")'
+)
+
+
+def _check_alternative(part: EventPatternNode) -> None:
+    if isinstance(part, AnyOf | Seq | AllOf):
+        for inner in part.parts:
+            if isinstance(inner, AnyOf) and not isinstance(part, AnyOf):
+                raise PatternError("a repeated group cannot contain any_of", hint=_CHOICE_HINT)
+            _check_alternative(inner)
+    elif not isinstance(part, Event):
+        raise PatternError(
+            f"a repeated any_of cannot contain {_describe(part)}", hint=_ALTERNATIVE_HINT
+        )
 
 
 def _check_members(body: Seq | AllOf) -> None:
@@ -135,7 +151,8 @@ def _check_members(body: Seq | AllOf) -> None:
             _check_members(part)
         elif not isinstance(part, Event | NoEvent | NoGroup):
             raise PatternError(
-                f"a repeated group cannot contain {_describe(part)}", hint=_body_hint(part)
+                f"a repeated group cannot contain {_describe(part)}",
+                hint=_CHOICE_HINT if isinstance(part, AnyOf) else _BODY_HINT,
             )
 
 
@@ -251,16 +268,19 @@ class _SlotCollector:
         return (len(self.slots) - 1,)
 
     def _repeat(self, tree: Tree) -> tuple[int, ...]:
-        inner = _SlotCollector()
-        (choice,) = _choices(tree.parts[0])
-        assert choice.tree is not None
-        inner.add(choice.tree)
-        body = Branch(tuple(inner.slots), frozenset(inner.precedes), tuple(inner.negations))
-        variables = tuple(v for slot in inner.slots for v in slot.variables)
-        alone = len(inner.slots) == 1 and not inner.negations
-        return self._slot(
-            Slot(variables, tree.low, tree.high, is_list=True, body=None if alone else body)
-        )
+        bodies = tuple(_body(choice) for choice in _choices(tree.parts[0]))
+        variables = tuple(v for body in bodies for slot in body.slots for v in slot.variables)
+        if len(variables) == 1 and not bodies[0].negations:
+            bodies = ()
+        return self._slot(Slot(variables, tree.low, tree.high, is_list=True, bodies=bodies))
+
+
+def _body(choice: _BranchChoice) -> Branch:
+    """One iteration of a repeated group; of an OR, one that takes this alternative."""
+    inner = _SlotCollector()
+    assert choice.tree is not None
+    inner.add(choice.tree)
+    return Branch(tuple(inner.slots), frozenset(inner.precedes), tuple(inner.negations))
 
 
 def _negations(tree: Tree, after: tuple[int, ...], before: tuple[int, ...]) -> Iterator[Negation]:
@@ -306,7 +326,7 @@ def _branch(choice: _BranchChoice, names: Mapping[int, str], *, has_time_window:
 
 def _check_iteration(slot: Slot, names: Mapping[int, str]) -> None:
     """Checks that an iteration bounds all NOTs within it."""
-    for negation in slot.body.negations if slot.body else ():
+    for negation in (n for body in slot.bodies for n in body.negations):
         if negation.place != "between":
             name = _negation_name(negation, names)
             where = (

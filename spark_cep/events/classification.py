@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.conditions import Conjunct
     from spark_cep.expressions.problems import Problems
     from spark_cep.expressions.schema import ColumnRequests
-    from spark_cep.udfs.program import Branch, Consumption, Negation, Strategy, Window
+    from spark_cep.udfs.program import Branch, Consumption, Negation, Slot, Strategy, Window
 
 
 @dataclass(frozen=True)
@@ -316,6 +316,8 @@ def infer_keys(equalities: Iterable[ColumnEquality], rules: MatchSemantics) -> t
       outside the group connects the iterations. If all filled variables belong to one list there is
       no such edge, and nothing is inferred.
     - Each negated variable has an edge to a filled one: then rows with another key never block.
+    - A match may have rows of one alternative only of a repeated OR. All of this holds for each of
+      them; then it does for matches with several, which have their other rows in common.
 
     Under skip-till-next a run takes rows by the conjuncts whose variables are bound so far, and
     keeps them. So each row must be connected to the bound ones when it is taken: all pairs of
@@ -339,7 +341,22 @@ def infer_keys(equalities: Iterable[ColumnEquality], rules: MatchSemantics) -> t
 
 
 def _connects(branch: Branch, edges: set[VariablePair], strategy: Strategy) -> bool:
-    filled = branch.filled()
+    return all(
+        _connects_all(branch, frozenset().union(*filled), edges, strategy)
+        for filled in product(*map(_filled_variables, branch.slots))
+    )
+
+
+def _filled_variables(slot: Slot) -> list[frozenset[int]]:
+    """The variables of a slot that have rows together, at least."""
+    if slot.has_alternatives:
+        return [body.filled() for body in slot.bodies]
+    return [frozenset(slot.variables)]
+
+
+def _connects_all(
+    branch: Branch, filled: frozenset[int], edges: set[VariablePair], strategy: Strategy
+) -> bool:
     if len(filled) < 2 or any(
         slot.is_list and filled <= set(slot.variables) for slot in branch.slots
     ):
@@ -377,7 +394,7 @@ def _connects_when_taken(branch: Branch, edges: set[VariablePair]) -> bool:
 
 
 def _negations(branch: Branch) -> Sequence[Negation]:
-    bodies = [slot.body for slot in branch.slots if slot.body is not None]
+    bodies = [body for slot in branch.slots for body in slot.bodies]
     inner = [negation for body in bodies for negation in body.negations]
     covered = [negation for others in branch.covered for negation in others]
     return [*branch.negations, *inner, *covered]

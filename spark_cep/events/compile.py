@@ -259,10 +259,24 @@ def _branches(work: _Compilation) -> tuple[Tree | None, tuple[Branch, ...]]:
     if not index or len(index) < len(work.names.variables):
         return None, ()
     try:
-        return build_branches(work.pattern.root, index, has_time_window=has_time_window)
+        built = build_branches(work.pattern.root, index, has_time_window=has_time_window)
+        _check_strategy(work, built[1])
     except PatternError as error:
         work.problems.take(error)
         return None, ()
+    return built
+
+
+def _check_strategy(work: _Compilation, branches: Sequence[Branch]) -> None:
+    selection = work.pattern.selection or "any"
+    repeats = any(slot.has_alternatives for branch in branches for slot in branch.slots)
+    if selection != "any" and repeats:
+        name = {"next": "skip till next match"}.get(selection, selection)
+        raise PatternError(
+            f'a repeated any_of cannot be matched with the strategy "{name}"',
+            hint='use "skip till any match", or one variable for all alternatives: '
+            "event(\"r+\", \"kind IN ('B', 'C')\")",
+        )
 
 
 def _without_keys(

@@ -1,7 +1,8 @@
 """Which variables a conjunct may name together.
 
 A conjunct that names a negated variable belongs to that NOT, so it may name two negated variables
-only if both are in one negated group, and never variables of which no occurrence has both.
+only if both are in one negated group, and never variables of which no occurrence has both. Of a
+repeated OR it may name the variables of one alternative, since no iteration has those of two.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import AnyOf, Event, EventPatternNode, NoEvent, NoGroup, children
+from spark_cep.pattern import (
+    AnyOf,
+    Event,
+    EventPatternNode,
+    NoEvent,
+    NoGroup,
+    Repeat,
+    children,
+)
 
 if TYPE_CHECKING:
     from spark_cep.expressions.conditions import Conjunct
@@ -21,14 +30,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class VariablePlace:
     """Where a variable stands. `negation`: the number of its NOT. `sides`: of each any_of around it
-    within that NOT, the number of the any_of and of the part."""
+    within that NOT, or within a quantifier, the number of the any_of and of the part."""
 
     name: str
     negation: int | None = None
     sides: tuple[tuple[int, int], ...] = ()
+    is_repeated: bool = False
 
     def excludes(self, other: VariablePlace) -> bool:
-        """Whether no occurrence has rows of both."""
+        """Whether no occurrence, and no iteration, has rows of both."""
         mine = dict(self.sides)
         return any(mine.get(choice, side) != side for choice, side in other.sides)
 
@@ -55,7 +65,10 @@ def _places(
         return
     if isinstance(node, NoEvent | NoGroup):
         around = replace(around, negation=numbers.next())
-    choice = numbers.next() if isinstance(node, AnyOf) and around.negation is not None else None
+    if isinstance(node, Repeat):
+        around = replace(around, is_repeated=True)
+    is_inner = around.is_repeated or around.negation is not None
+    choice = numbers.next() if isinstance(node, AnyOf) and is_inner else None
     for side, child in enumerate(children(node)):
         sides = around.sides if choice is None else (*around.sides, (choice, side))
         yield from _places(child, replace(around, sides=sides), numbers)
@@ -83,4 +96,31 @@ def names_sound_variables(
                 hint="no occurrence has both, so write one condition for each of them",
             )
             return False
+    return _names_one_alternative(conjunct, places, problems)
+
+
+def _names_one_alternative(
+    conjunct: Conjunct, places: Sequence[VariablePlace], problems: Problems
+) -> bool:
+    repeated = [places[v] for v in sorted(conjunct.variables)]
+    repeated = [each for each in repeated if each.is_repeated and each.sides]
+    for one, other in combinations(repeated, 2):
+        if one.excludes(other):
+            problems.add(
+                f"{conjunct.text} refers to {one.name} and {other.name}, alternatives of one "
+                "repeated any_of",
+                conjunct.place,
+                hint="no iteration has both, so write one condition for each of them, or compare "
+                "the lists in the answer",
+            )
+            return False
+    if repeated and conjunct.calls:
+        problems.add(
+            f"{conjunct.text} reads remote data for {repeated[0].name}, an alternative of a "
+            "repeated any_of",
+            conjunct.place,
+            hint="add the data to the rows before matching, or repeat one variable for all "
+            "alternatives",
+        )
+        return False
     return True

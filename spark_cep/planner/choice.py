@@ -199,7 +199,7 @@ class _CandidatePlans:
     def _eager_plan(self, model: BranchModel) -> BranchPlan:
         """The order of the pattern. A stream keeps the partial matches of its prefixes, up to the
         last slot or the first repeated group, so each event extends what came before it."""
-        groups = [number for number, slot in enumerate(model.branch.slots) if slot.body is not None]
+        groups = [number for number, slot in enumerate(model.branch.slots) if slot.is_group]
         kept = range(min([model.size - 1, *groups]))
         is_kept = not self.facts.in_batch and self.facts.strategy == "any" and len(kept) > 1
         return BranchPlan(_pattern_order(model), tuple(kept) if is_kept else (), fixed=True)

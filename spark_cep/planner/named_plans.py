@@ -32,7 +32,7 @@ def check_plan_request(
         _check_names((*request.eager, *(request.lazy or ())), variables, "hybrid plan")
         eager = set(_ids_of(request.eager, variables))
         for slot in (slot for branch in branches for slot in branch.slots):
-            if slot.body is not None and eager & set(slot.variables):
+            if slot.is_group and eager & set(slot.variables):
                 name = variables[min(eager & set(slot.variables))].name
                 raise PlanError(
                     f"the hybrid plan has the eager variable {name!r}, which is part of a repeated "

@@ -117,13 +117,26 @@ def test_a_compiled_check_answers_as_the_comparisons(
             assert violated or uncertain
 
 
-def test_a_group_has_the_rate_of_its_iterations() -> None:
-    inner = Branch((Slot((1,)), Slot((2,))), frozenset({(0, 1)}), ())
-    group = Slot((1, 2), 1, 3, is_list=True, body=inner)
+_PAIR = Branch((Slot((1,)), Slot((2,))), frozenset({(0, 1)}), ())
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        Slot((1, 2), 1, 3, is_list=True, bodies=(_PAIR,)),
+        Slot((1, 2, 4), 1, 3, is_list=True, bodies=(_PAIR, Branch((Slot((4,)),), frozenset()))),
+    ],
+)
+def test_a_group_has_the_rate_of_its_iterations(group: Slot) -> None:
     conditions = [compared(1, 2), compared(0, 3)]
     branch = model(3, conditions, slots={1: group, 2: Slot((3,))})
-    then, now = estimates([5, 2, 3, 4], 0.5, 0.2), estimates([3, 6, 1, 9], 0.1, 0.7)
-    for comparison in select_invariants(plan_cheapest_chain(branch, then, EVEN), None, then):
+    then, now = estimates([5, 2, 3, 4, 2], 0.5, 0.2), estimates([3, 6, 1, 9, 7], 0.1, 0.7)
+    invariants = select_invariants(plan_cheapest_chain(branch, then, EVEN), None, then)
+    assert CompiledInvariants(invariants, 0.0).hold(then)
+    assert CompiledInvariants(invariants, 0.0).hold(now) == all(
+        each.holds(now, 0.0) for each in invariants
+    )
+    for comparison in invariants:
         sums = comparison.sums()
         assert sums is not None
         for side, value in zip(sums, comparison.sides(now), strict=True):

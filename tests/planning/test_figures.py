@@ -99,7 +99,7 @@ def test_a_list_is_tested_element_by_element_and_on_the_whole_when_it_is_complet
 
 def test_a_repeated_group_has_as_many_elements_as_its_body_has_matches() -> None:
     body = Branch((Slot((1,)), Slot((2,))), frozenset({(0, 1)}))
-    group = Slot((1, 2), 1, 1, is_list=True, body=body)
+    group = Slot((1, 2), 1, 1, is_list=True, bodies=(body,))
     conditions = [compared(1, 2), compared(0, 1)]
     figures = model(2, conditions, slots={1: group}).estimator(estimates([5, 3, 4], 0.5, 0.1))
     assert figures.rate(1) == pytest.approx(6)
@@ -233,12 +233,16 @@ def _agree(branch: BranchModel, known: Estimates, shape: Shape, *, within: float
 
 
 def test_more_than_a_float_can_hold_times_nothing_is_nothing() -> None:
-    group = Slot((1, 2), 1, None, True, Branch((Slot((1,)), Slot((2,))), frozenset({(0, 1)})))
+    pair = Branch((Slot((1,)), Slot((2,))), frozenset({(0, 1)}))
+    alone = Branch((Slot((3,)),), frozenset())
+    group = Slot((1, 2), 1, None, True, (pair,))
+    choice = Slot((1, 2, 3), 1, None, True, (pair, alone))
     conditions = [compared(0, 1), compared(1, 2)]
     for branch in (
         model(3, conditions, slots={2: listed(2)}),
         model(3, conditions, slots={1: listed(1), 2: listed(2)}),
         model(2, conditions, slots={1: group}),
+        model(2, conditions, slots={1: choice}),
     ):
         for order in (range(branch.size), range(branch.size)[::-1]):
             cost = plan_cost(branch, left_deep_shape(order), estimates([1e300] * 3, 0.0, 0.0), EVEN)

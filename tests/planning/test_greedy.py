@@ -75,11 +75,20 @@ def test_a_negation_changes_no_order() -> None:
 
 def test_a_group_weighs_as_much_as_it_has_iterations() -> None:
     body = Branch((Slot((1,)), Slot((2,))), sequence(2))
-    group = Slot((1, 2), 1, 1, is_list=True, body=body)
+    group = Slot((1, 2), 1, 1, is_list=True, bodies=(body,))
     grouped = model(2, slots={1: group})
     assert plan_greedy_order(grouped, estimates([5, 3, 3]), EVEN).shape == (0, 1)
     assert plan_greedy_order(grouped, estimates([5, 1, 1]), EVEN).shape == (1, 0)
     assert grouped.names == ("a", "(b c)")
+
+
+def test_a_repeated_choice_weighs_as_much_as_its_alternatives_together() -> None:
+    bodies = (Branch((Slot((1,)), Slot((2,))), sequence(2)), Branch((Slot((3,)),), frozenset()))
+    choice = Slot((1, 2, 3), 1, 1, is_list=True, bodies=bodies)
+    branch = model(2, slots={1: choice})
+    assert plan_greedy_order(branch, estimates([5, 2, 2, 4]), EVEN).shape == (0, 1)
+    assert plan_greedy_order(branch, estimates([5, 1, 1, 2]), EVEN).shape == (1, 0)
+    assert branch.names == ("a", "(b c | d)")
 
 
 @ALWAYS_THE_SAME

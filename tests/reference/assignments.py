@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import AllOf, Event, EventPatternNode, NoEvent, NoGroup, Repeat, Seq
+from spark_cep.pattern import AllOf, AnyOf, Event, EventPatternNode, NoEvent, NoGroup, Repeat, Seq
+from tests.reference.choices import positives
 from tests.reference.rows import Key, Row
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def assignments(
         yield from _in_sequence(tree.parts, candidates, after, budget)
     elif isinstance(tree, AllOf):
         yield from _in_any_order(tree.parts, candidates, after, budget)
+    elif isinstance(tree, AnyOf):
+        # Only in a repeated part: 'each iteration takes one alternative', the others have no entry.
+        for part in tree.parts:
+            for entry in assignments(part, candidates, after, budget):
+                yield {name: entry.get(name, ()) for name in positives(tree)}
     elif isinstance(tree, Repeat):
         yield from _repeated(tree, candidates, after, budget)
     else:

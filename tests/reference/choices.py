@@ -76,9 +76,10 @@ def choices(node: EventPatternNode) -> Iterator[Choice]:
         yield from choices(node.part)
         yield Choice(None)
     elif isinstance(node, Repeat):
-        (body,) = choices(node.part)
-        assert body.tree is not None
-        yield Choice(replace(node, part=body.tree, low=max(node.low, 1)))
+        # 'each iteration takes one alternative'
+        bodies = tuple(body.tree for body in choices(node.part) if body.tree is not None)
+        part = bodies[0] if len(bodies) == 1 else AnyOf(bodies)
+        yield Choice(replace(node, part=part, low=max(node.low, 1)))
         if node.low == 0:
             # 'An empty list is [], an empty ? is NULL.'
             yield Choice(None, frozenset(positives(node)))
@@ -111,7 +112,7 @@ def barriers(tree: EventPatternNode, bound: Bound) -> Iterator[Barrier]:
                 yield from (Barrier(absent, None, None) for absent in _absent(part))
             else:
                 yield from barriers(part, bound)
-    elif isinstance(tree, Repeat):
+    elif isinstance(tree, Repeat) and not isinstance(tree.part, AnyOf):
         names = positives(tree)
         for iteration in range(len(bound[names[0]])):
             entries = {name: (bound[name][iteration],) for name in names}

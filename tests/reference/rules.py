@@ -1,10 +1,12 @@
 """What holds for a match whatever the strategy: conditions, window and negation.
 
 Interpretations that the engine shares:
-* lists: variables of one repeated group go together, iteration by iteration; a conjunct over
-  lists that are not of one group holds for every combination of their elements; between a group
-  variable and anything else, for each element. A NOT inside a group sees its own iteration.
-* `prev(b.x)` is the element before; inside a group, b's row of the iteration before.
+* lists: variables of one repeated group, or of one alternative of a repeated OR, go together,
+  iteration by iteration; a conjunct over lists that are not of one group holds for every
+  combination of their elements; between a group variable and anything else, for each element. A
+  NOT inside a group sees its own iteration.
+* `prev(b.x)` is the element before; inside a group, b's row of the iteration before, and in an OR,
+  of the iteration before that chose the same alternative.
 * where w bounds a NOT, event times are compared; where a part bounds it, order keys.
 * a NOT in an AND, or in a SEQ that fills nothing on either side of it, is bounded by the window
   before the latest and after the earliest event of the match.
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from spark_cep.pattern import Event, EventPatternNode, Pattern, Repeat, children, iter_events
+from spark_cep.pattern import AnyOf, Event, EventPatternNode, Pattern, Repeat, children, iter_events
 from tests.reference.assignments import Budget, assignments, rows_of
 from tests.reference.choices import Barrier, Bound, Choice, barriers, positives
 from tests.reference.conditions import Conjunct, conjuncts, holds
@@ -79,6 +81,10 @@ def _groups(node: EventPatternNode, group: str | None) -> Iterator[tuple[str, st
         yield node.name, group or node.name
     if isinstance(node, Repeat):
         group = positives(node)[0]
+    for part in node.parts if isinstance(node, AnyOf) and group is not None else ():
+        yield from _groups(part, positives(part)[0])
+    if isinstance(node, AnyOf) and group is not None:
+        return
     for child in children(node):
         yield from _groups(child, group)
 

@@ -27,7 +27,13 @@ from spark_cep.udfs.events.candidates import (
 )
 from spark_cep.udfs.events.context import AdvanceContext, MatchSet
 from spark_cep.udfs.events.elements import find_elements
-from spark_cep.udfs.events.partials import BranchSlots, Partials, merge_partials
+from spark_cep.udfs.events.partials import (
+    NO_ROW,
+    BranchSlots,
+    Partials,
+    group_equal_rows,
+    merge_partials,
+)
 from spark_cep.udfs.events.routes import ChainRoute
 from spark_cep.udfs.events.sharing import BranchRun
 from spark_cep.udfs.events.steps import BranchSteps
@@ -107,9 +113,27 @@ class BranchMatcher:
             kept.append(partials.take(fits))
         return kept
 
-    def match_set(self, partials: Partials) -> MatchSet:
+    def match_sets(self, partials: Partials) -> Iterator[MatchSet]:
+        """Sets in which all lists of a variable have one length: in a repeated OR, that is the
+        number of iterations that chose its alternative, which may be none."""
         rows = {v: self.slots.rows(v, partials) for s in self.branch.slots for v in s.variables}
-        return MatchSet(rows, partials.earliest, partials.latest, self.branch.empty)
+        loops = [slot for slot in self.branch.slots if slot.has_alternatives]
+        if not loops:
+            yield MatchSet(rows, partials.earliest, partials.latest, self.branch.empty)
+            return
+        chosen = tuple(v for slot in loops for v in slot.variables)
+        lengths = np.stack([np.count_nonzero(rows[v] != NO_ROW, axis=1) for v in chosen], axis=1)
+        for which in group_equal_rows(lengths):
+            taken = {v: bound[which] for v, bound in rows.items()}
+            for v in chosen:
+                taken[v] = taken[v][taken[v] != NO_ROW].reshape(len(which), -1)
+            empty = frozenset(v for v in chosen if not taken[v].shape[1])
+            yield MatchSet(
+                {v: bound for v, bound in taken.items() if v not in empty},
+                partials.earliest[which],
+                partials.latest[which],
+                self.branch.empty | empty,
+            )
 
 
 def _has_late_rows(matching: AdvanceContext) -> bool:

@@ -370,8 +370,8 @@ class SlotCandidates:
             allowed = rule.every if filled.slot.is_list else rule.single_row
             return np.asarray(allowed >> status[elements] & 1, dtype=np.bool_)
         kept = np.ones(len(elements), dtype=np.bool_)
-        for variable in filled.members:
-            kept &= (rule.every >> status[filled.rows(variable, elements)] & 1).astype(np.bool_)
+        for rows in filled.all_rows(elements):
+            kept &= (rule.every >> status[rows] & 1).astype(np.bool_)
         return kept
 
 

@@ -108,7 +108,7 @@ def deciding_row(program: Program) -> DecidingRow:
 
 def negation_places(program: Program) -> set[str]:
     """The places of the pattern's NOTs, those inside repeated groups included."""
-    bodies = [slot.body for branch in program.branches for slot in branch.slots if slot.body]
+    bodies = [body for branch in program.branches for slot in branch.slots for body in slot.bodies]
     return {
         negation.place
         for branch in (*program.branches, *bodies)

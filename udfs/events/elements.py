@@ -6,13 +6,13 @@ found by a walk over the group's own branch, with the conditions that its variab
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spark_cep.udfs.events.candidates import ANY_STATUS, AdvanceCase, SlotCandidates, StatusRule
-from spark_cep.udfs.events.partials import BranchSlots, SlotElements
+from spark_cep.udfs.events.partials import NO_ROW, BranchSlots, SlotElements
 from spark_cep.udfs.events.routes import ChainRoute
 from spark_cep.udfs.events.steps import BranchSteps
 from spark_cep.udfs.events.walk import BranchWalk
@@ -46,16 +46,28 @@ def walk_group(matching: AdvanceContext, body: GroupBody) -> Iterator[Members]:
         }
 
 
-def find_elements(matching: AdvanceContext, slot: Slot, body: GroupBody | None) -> SlotElements:
-    """What may fill a slot once: rows, or the iterations of a repeated group."""
-    if body is None:
+def find_elements(
+    matching: AdvanceContext, slot: Slot, bodies: Sequence[GroupBody] | None
+) -> SlotElements:
+    """What may fill a slot once: rows, or the iterations of a repeated group. An iteration of a
+    repeated OR is a match of one of its parts and has no row for the variables of the others."""
+    if bodies is None:
         return SlotElements(slot)
-    members = concatenate_members(list(walk_group(matching, body)), slot.variables)
-    first, last = extent(members)
+    parts = []
+    for body in bodies:
+        variables = tuple(v for inner in body[0].slots for v in inner.variables)
+        parts.append(concatenate_members(list(walk_group(matching, body)), variables))
+    extents = [extent(members) for members in parts]
+    first, last = (np.concatenate(ends) for ends in zip(*extents, strict=True))
     by_first = np.argsort(first, kind="stable")
-    return SlotElements(
-        slot, first[by_first], last[by_first], {v: rows[by_first] for v, rows in members.items()}
-    )
+    members = {}
+    for variable in slot.variables:
+        rows = [
+            part.get(variable, np.full(len(ends[0]), NO_ROW))
+            for part, ends in zip(parts, extents, strict=True)
+        ]
+        members[variable] = np.concatenate(rows)[by_first]
+    return SlotElements(slot, first[by_first], last[by_first], members)
 
 
 def concatenate_members(blocks: list[Members], variables: tuple[int, ...]) -> Members:

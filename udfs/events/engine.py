@@ -297,7 +297,7 @@ class _EagerGroups:
     def _is_kept(self, number: int, plan: BranchPlan) -> bool:
         """Not with a repeated group: every advance numbers its iterations again."""
         slots = self.matching.program.branches[number].slots
-        return len(plan.eager) > 1 and all(slots[slot].body is None for slot in plan.eager)
+        return len(plan.eager) > 1 and not any(slots[slot].is_group for slot in plan.eager)
 
     def matches(self) -> Iterator[MatchSet]:
         runs: list[BranchRun] = []

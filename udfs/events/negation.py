@@ -136,8 +136,8 @@ class NegationChecker:
     def _between_members(
         self, negation: Negation, filled: SlotElements, rows: Mapping[int, Positions]
     ) -> PositionRanges:
-        body, tie = filled.slot.body, self.events.tie
-        assert body is not None
+        # NOTs are in groups without alternatives only.
+        (body,), tie = filled.slot.bodies, self.events.tie
         after = [rows[v] for slot in negation.after for v in body.slots[slot].variables]
         before = [rows[v] for slot in negation.before for v in body.slots[slot].variables]
         low = tie.end[np.maximum.reduce(after)]

@@ -8,10 +8,10 @@ partial match and a candidate, at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -96,12 +96,17 @@ def _concatenate_partials(alike: list[Partials]) -> Partials:
     )
 
 
+# Stands where an iteration of a repeated OR has taken another alternative.
+NO_ROW: Final = -1
+
+
 @dataclass(frozen=True)
 class SlotElements:
     """The elements that may fill a slot.
 
     For a slot of one variable an element's number is its row's position and `members` is None; a
-    group's elements are rows of `members`, sorted by `first`.
+    group's elements are rows of `members`, sorted by `first`. Those of a repeated OR have rows for
+    the variables of one alternative, and NO_ROW for the others.
     """
 
     slot: Slot
@@ -117,6 +122,23 @@ class SlotElements:
 
     def rows(self, variable: int, elements: Positions) -> Positions:
         return elements if self.members is None else self.members[variable][elements]
+
+    def last_rows(self, variable: int, lists: Positions) -> Positions:
+        """The last row of a variable in each list of elements; NO_ROW if it has none."""
+        if not self.slot.has_alternatives:
+            return self.rows(variable, lists[:, -1])
+        rows = self.rows(variable, lists)
+        # Rows ascend along a list, and NO_ROW is below all of them.
+        return np.asarray(rows.max(axis=1))
+
+    def all_rows(self, elements: Positions) -> list[Positions]:
+        """The rows of elements, some of them repeatedly: for each variable, where an element has
+        none for it, the element's first row."""
+        rows = [self.rows(variable, elements) for variable in self.slot.variables]
+        if not self.slot.has_alternatives:
+            return rows
+        first = self.first_row(elements)
+        return [np.where(each == NO_ROW, first, each) for each in rows]
 
 
 class BranchSlots:
@@ -147,8 +169,17 @@ class BranchSlots:
         """The rows of a slot, one (n, length) matrix for each of its variables."""
         bound = partials.elements[slot]
         matrix = bound if bound.ndim == 2 else bound[:, np.newaxis]
-        filled = self.elements[slot]
-        return [filled.rows(variable, matrix) for variable in filled.slot.variables]
+        return self.elements[slot].all_rows(matrix)
+
+
+def group_equal_rows(lengths: Positions) -> Iterator[Positions]:
+    """The places of equal rows, one array for each distinct row."""
+    if not len(lengths):
+        return
+    _, shape = np.unique(lengths, axis=0, return_inverse=True)
+    order = np.argsort(shape, kind="stable")
+    cuts = np.flatnonzero(np.diff(shape[order])) + 1
+    yield from np.split(order, cuts)
 
 
 # Remote sources, each with the ids of keys: one row for each partial match or pair.
@@ -203,6 +234,50 @@ class CellReader:
 
     def holds(self, condition: Condition) -> Flags:
         """For each partial or pair: is the condition TRUE for all elements it ranges over?"""
+        for variable in condition.variables:
+            slot = self.slots.of_variable.get(variable)
+            if slot is not None and self.slots.elements[slot].slot.has_alternatives:
+                held = self._holds_where_chosen(condition, slot, variable)
+                if held is not None:
+                    return held
+        return self._holds(condition)
+
+    def _holds_where_chosen(self, condition: Condition, slot: int, variable: int) -> Flags | None:
+        """The same for a condition that names a variable of a repeated OR: it concerns the list of
+        the iterations that chose its alternative. None where all of them did."""
+        held = np.ones(len(self), dtype=np.bool_)
+        candidates = self.candidates.rows.get(variable)
+        if candidates is not None:
+            is_tested = candidates != NO_ROW
+            if looks_back(condition, self.slots.elements[slot].slot.variables):
+                assert self.candidates.previous is not None
+                is_tested &= self.candidates.previous[variable] != NO_ROW
+            if is_tested.all():
+                return None
+            tested = np.flatnonzero(is_tested)
+            held[tested] = self.select(tested).holds(condition)
+            return held
+        elements = self.partials.elements[slot]
+        elements = elements if self.pick is None else elements[self.pick]
+        is_chosen = self.slots.elements[slot].rows(variable, elements) != NO_ROW
+        if is_chosen.all():
+            return None
+        for which in group_equal_rows(np.count_nonzero(is_chosen, axis=1)[:, np.newaxis]):
+            chosen = elements[which][is_chosen[which]].reshape(len(which), -1)
+            # A variable without rows is not tested.
+            if chosen.shape[1]:
+                held[which] = self._with_list(which, slot, chosen).holds(condition)
+        return held
+
+    def _with_list(self, kept: Positions, slot: int, elements: Positions) -> CellReader:
+        """A reader of some of the pairs (or partials) with other elements in a list."""
+        reader = self.select(kept)
+        partials = reader.partials if reader.pick is None else reader.partials.take(reader.pick)
+        partials = replace(partials, elements={**partials.elements, slot: elements})
+        pick = None if reader.pick is None else np.arange(len(kept))
+        return CellReader(self.columns, self.slots, partials, self.tally, pick, reader.candidates)
+
+    def _holds(self, condition: Condition) -> Flags:
         axes = self._axes(condition.expression)
         found = condition_holds(
             condition.expression, lambda cell: self._read(cell, axes), self.columns, self.tally

@@ -33,6 +33,7 @@ from spark_cep.udfs.events.partials import (
     CellReader,
     Partials,
     SlotElements,
+    group_equal_rows,
 )
 from spark_cep.udfs.events.steps import compile_negation_checks
 from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Flags, Positions
@@ -487,7 +488,7 @@ class _MatchChecker:
 
     def _needs_check(self, state: RunState, branches: Sequence[Branch]) -> bool:
         return bool(self._automaton.unfinished(state)) or any(
-            branch.negations or any(slot.body and slot.body.negations for slot in branch.slots)
+            branch.negations or any(body.negations for slot in branch.slots for body in slot.bodies)
             for branch in branches
         )
 
@@ -610,7 +611,7 @@ def assemble_partials(
         mine = mine[np.argsort(owner[mine], kind="stable")]
         columns[v] = (owner[mine], row[mine])
         lengths[:, v] = np.bincount(owner[mine], minlength=len(tips))
-    for which in _group_equal_rows(lengths):
+    for which in group_equal_rows(lengths):
         elements, bindings = {}, {}
         for number, slot in enumerate(slots):
             taken = {
@@ -629,16 +630,6 @@ def _row_extent(owner: Positions, row: Positions, tips: int) -> tuple[Positions,
     return earliest, latest
 
 
-def _group_equal_rows(lengths: Positions) -> Iterator[Positions]:
-    """Indices of equal rows."""
-    if not len(lengths):
-        return
-    _, shape = np.unique(lengths, axis=0, return_inverse=True)
-    order = np.argsort(shape, kind="stable")
-    cuts = np.flatnonzero(np.diff(shape[order])) + 1
-    yield from np.split(order, cuts)
-
-
 def _row_matrix(column: tuple[Positions, Positions], which: Positions, tips: int) -> Positions:
     """(tips, length): the rows of one variable, earliest first."""
     owner, row = column
@@ -649,7 +640,7 @@ def _row_matrix(column: tuple[Positions, Positions], which: Positions, tips: int
 
 
 def _fill_slot(slot: Slot, taken: Mapping[int, Positions]) -> tuple[SlotElements, Positions]:
-    if slot.body is None:
+    if not slot.is_group:
         rows = taken[slot.variables[0]]
         return SlotElements(slot), rows if slot.is_list else rows[:, 0]
     # A run may be in the middle of an iteration, which is no element yet.

@@ -320,7 +320,7 @@ def _can_draw(branch: Branch, condition: Condition) -> bool:
         and not remote_sources_of(condition.expression)
         and not any(cell.reading in FOLDS for cell in cells_of(condition.expression))
         and condition.variables <= slot_of.keys()
-        and all(slot_of[v].body is None for v in condition.variables)
+        and not any(slot_of[v].is_group for v in condition.variables)
     )
 
 

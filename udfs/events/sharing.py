@@ -86,7 +86,7 @@ class BranchRun:
         """The matches of the case; with `begun`, those that go on from these partial matches."""
         for partials in self._complete(begun):
             self.walk.matching.meter.count_matches(partials.earliest)
-            yield self.matcher.match_set(partials)
+            yield from self.matcher.match_sets(partials)
 
     def _complete(self, begun: Beginning | None) -> Iterator[Partials]:
         if begun is not None and begun.units == len(self.units):
@@ -124,7 +124,7 @@ class BranchRun:
         """None where the elements are numbered in each branch by themselves: in repeated groups."""
         branch, members = self.matcher.branch, slots_of(unit)
         slots = [branch.slots[slot] for slot in members]
-        if any(slot.body is not None for slot in slots):
+        if any(slot.is_group for slot in slots):
             return None
         inner: list[UnitKey | None] = []
         if not isinstance(unit, int):

@@ -128,11 +128,11 @@ class _StepCompiler:
         ]
 
         self.bodies = {
-            number: self._body(number, slot.body)
+            number: tuple(self._body(number, body) for body in slot.bodies)
             for number, slot in enumerate(branch.slots)
-            if slot.body is not None
+            if slot.is_group
         }
-        inner = [c for _, inside in self.bodies.values() for c in inside]
+        inner = [c for bodies in self.bodies.values() for _, inside in bodies for c in inside]
         self._tested = [(c, self._slots(c)) for c in self.positive if c not in inner]
         self._checks = [(c, self._needs(c)) for c in self.checks_of(branch.negations)]
 
@@ -255,7 +255,7 @@ class _StepCompiler:
     def _equality(self, condition: Condition, slot: int) -> CellEquality | None:
         return (
             None
-            if self.branch.slots[slot].body or self._is_at_end(condition)
+            if self.branch.slots[slot].is_group or self._is_at_end(condition)
             else as_equality(condition, self.branch.slots[slot].variables[0], self._is_plain)
         )
 
@@ -268,7 +268,7 @@ class _StepCompiler:
         return variable in self.slot_of and not self.branch.slots[self.slot_of[variable]].is_list
 
     def _bound(self, condition: Condition, slot: int) -> CellBound | None:
-        if self.branch.slots[slot].body is not None:
+        if self.branch.slots[slot].is_group:
             return None
         variable = self.branch.slots[slot].variables[0]
         return as_bound(condition, variable, self._is_plain, ansi=self.program.ansi)
@@ -278,7 +278,7 @@ class _StepCompiler:
     def checks_of(self, negations: Sequence[Negation]) -> list[NegationCheck]:
         checks = [self._check(negation, None) for negation in negations]
         for number, slot in enumerate(self.branch.slots):
-            for negation in slot.body.negations if slot.body else ():
+            for negation in (n for body in slot.bodies for n in body.negations):
                 if not self._in_iteration(negation, number):
                     checks.append(self._check(negation, number))
         return checks
@@ -288,7 +288,8 @@ class _StepCompiler:
         return checks + [
             self._check(negation, number)
             for number, slot in enumerate(self.branch.slots)
-            for negation in (slot.body.negations if slot.body else ())
+            for body in slot.bodies
+            for negation in body.negations
         ]
 
     def _in_iteration(self, negation: Negation, group: int) -> bool:

@@ -371,7 +371,7 @@ class BranchWalk:
         if not step.unordered and filled.members is None:
             return None
         possible = np.ones(len(pick), dtype=np.bool_)
-        new_rows = [filled.rows(v, elements) for v in filled.slot.variables]
+        new_rows = filled.all_rows(elements)
         for slot in step.unordered:
             for rows in self.slots.all_rows(slot, partials):
                 for column in rows.T:
@@ -399,8 +399,9 @@ class BranchWalk:
         rows = {v: filled.rows(v, elements) for v in variables}
         previous = None
         if step.slot in partials.elements:
-            before = partials.elements[step.slot][:, -1][pick]
-            previous = {v: filled.rows(v, before) for v in variables}
+            previous = {
+                v: filled.last_rows(v, partials.elements[step.slot])[pick] for v in variables
+            }
         return replace(reader, pick=pick, candidates=CandidateRows(rows, previous))
 
     def _extend_partials(

@@ -175,7 +175,7 @@ def _path(number: int, model: BranchModel, order: Order) -> tuple[object, ...]:
             if not each.needs & ~now and each.needs & ~bound
         )
         ends = model.branch.covered if now == model.all else ()
-        alone = number if slots[slot].body is not None or ends else None
+        alone = number if slots[slot].is_group or ends else None
         keys.append((slots[slot], earlier, later, negations, alone))
         bound = now
     return tuple(keys)

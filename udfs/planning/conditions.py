@@ -102,7 +102,7 @@ def _condition_model(
     if not lists:
         return ConditionModel(index, slots, "once")
     owner = max(lists)
-    if slots == 1 << owner and branch.slots[owner].body is not None:
+    if slots == 1 << owner and branch.slots[owner].is_group:
         return None
     return ConditionModel(index, slots, "each", owner)
 
@@ -117,7 +117,7 @@ def _index_equalities(
     for variable in sorted(condition.variables):
         slot = slot_of[variable]
         equality = as_equality(condition, variable, is_plain)
-        if branch.slots[slot].body is None and equality is not None:
+        if not branch.slots[slot].is_group and equality is not None:
             bound = slot_set(slot_of[cell.variable] for cell in cells_of(equality.bound))
             equalities.append(IndexEquality(slot, bound))
     return tuple(equalities)

@@ -31,7 +31,7 @@ from spark_cep.udfs.planning.conditions import (
 if TYPE_CHECKING:
     from spark_cep.udfs.costs import OperationCosts
     from spark_cep.udfs.planning.conditions import NegationModel
-    from spark_cep.udfs.program import Branch, Condition, Estimates, Shape, Variable
+    from spark_cep.udfs.program import Branch, Condition, Estimates, Shape, Slot, Variable
 
 
 # Assumed of a condition and of a variable without statistics.
@@ -69,9 +69,9 @@ class BranchModel:
         self.negation_models = negation_models(branch, conditions, variables)
         self.order = LinearExtensions(before_masks(branch))
         self.bodies = {
-            number: BranchModel(slot.body, conditions, variables)
+            number: tuple(BranchModel(body, conditions, variables) for body in slot.bodies)
             for number, slot in enumerate(branch.slots)
-            if slot.body is not None
+            if slot.is_group
         }
         self.set_model: object | None = None  # of the module set_tables
         self.monomials: object | None = None  # of the module monomials
@@ -92,9 +92,19 @@ class BranchModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One name per slot; for a repeated group, the names of its variables."""
-        named = [[self.variables[v].name for v in slot.variables] for slot in self.branch.slots]
-        return tuple(each[0] if len(each) == 1 else f"({' '.join(each)})" for each in named)
+        """One name per slot; for a repeated group, the names of its variables: (b c), and (b | c)
+        if they are alternatives."""
+        return tuple(self._slot_name(slot) for slot in self.branch.slots)
+
+    def _slot_name(self, slot: Slot) -> str:
+        names = [self.variables[v].name for v in slot.variables]
+        if len(names) == 1:
+            return names[0]
+        if not slot.has_alternatives:
+            return f"({' '.join(names)})"
+        bodies = ([v for each in body.slots for v in each.variables] for body in slot.bodies)
+        sides = (" ".join(self.variables[v].name for v in body) for body in bodies)
+        return f"({' | '.join(sides)})"
 
     @property
     def final(self) -> tuple[int, ...]:
@@ -195,9 +205,10 @@ class CardinalityEstimator:
         self._times: dict[OperationCosts, TimeEstimator] = {}
 
     def _compute_rate(self, slot: int) -> float:
-        body = self.model.bodies.get(slot)
-        if body is not None:
-            return body.estimator(self.estimates).cardinality(body.all)
+        bodies = self.model.bodies.get(slot)
+        if bodies is not None:
+            numbers = [each.estimator(self.estimates).cardinality(each.all) for each in bodies]
+            return min(sum(numbers), LARGEST_NUMBER)
         variable = self.model.branch.slots[slot].variables[0]
         return self.estimates.rates.get(variable, UNKNOWN_RATE)
 

@@ -81,6 +81,19 @@ class ListNumber(NamedTuple):
         return lists / following
 
 
+class Alternatives(NamedTuple):
+    """The iterations of a repeated OR: the sum of those of its parts, each of them a product."""
+
+    rates: tuple[Product, ...]
+
+    @property
+    def inputs(self) -> tuple[Measured, ...]:
+        return tuple(each for rate in self.rates for each in rate.inputs)
+
+    def value(self, estimates: Estimates) -> float:
+        return sum(rate.value(estimates) for rate in self.rates)
+
+
 class Unblocked(NamedTuple):
     """The share of the combinations that no row of a negation blocks. `blockers`: a product."""
 
@@ -96,7 +109,7 @@ class Unblocked(NamedTuple):
 
 
 Measured = Rate | Selectivity
-Monitored = Rate | Selectivity | ListNumber | Unblocked
+Monitored = Rate | Selectivity | Alternatives | ListNumber | Unblocked
 Powers = frozenset[tuple[Monitored, int]]
 # A sum of monomials: the weight of each product of powers.
 Sum = Mapping[Powers, float]
@@ -114,14 +127,17 @@ Side = Sum | Least
 
 
 class Product(NamedTuple):
-    """A coefficient times measured values, some of them several times."""
+    """A coefficient times measured values, some of them several times, and sums of products."""
 
     coefficient: float
-    factors: tuple[Measured, ...]
+    factors: tuple[Measured | Alternatives, ...]
 
     @property
     def inputs(self) -> tuple[Measured, ...]:
-        return self.factors
+        found: list[Measured] = []
+        for factor in self.factors:
+            found += factor.inputs if isinstance(factor, Alternatives) else (factor,)
+        return tuple(found)
 
     def value(self, estimates: Estimates) -> float:
         return self.coefficient * prod(factor.value(estimates) for factor in self.factors)
@@ -177,10 +193,11 @@ class BranchMonomials:
     # -- one slot --------------------------------------------------------------------------------
 
     def _rate(self, slot: int) -> Product:
-        body = self.model.bodies.get(slot)
-        if body is None:
+        bodies = self.model.bodies.get(slot)
+        if bodies is None:
             return Product(1.0, (Rate(self.model.branch.slots[slot].variables[0]),))
-        return self._group_rate(body)
+        rates = tuple(self._group_rate(body) for body in bodies)
+        return rates[0] if len(rates) == 1 else Product(1.0, (Alternatives(rates),))
 
     @staticmethod
     def _group_rate(body: BranchModel) -> Product:

@@ -297,7 +297,7 @@ class RecallEstimator:
 
 def _draw_branch(walk: BranchWalk) -> _BranchDraws | None:
     every = sorted(walk.slots.elements)
-    slots = [slot for slot in every if walk.slot(slot).body is None]
+    slots = [slot for slot in every if not walk.slot(slot).is_group]
     grouped = tuple(v for slot in every if slot not in slots for v in walk.slot(slot).variables)
     if not slots:
         return _BranchDraws((), np.zeros(1), (), grouped)
