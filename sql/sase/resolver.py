@@ -231,8 +231,10 @@ def _walk_variables(node: SaseNode, so_far: SaseVariable) -> Iterator[SaseVariab
         yield from _walk_variables(node.part, below)
     elif isinstance(node, Combination):
         choice = node.kind == "any" and len(node.parts) > 1
+        # A match may fill several alternatives of a repeated OR.
+        excludes = choice and not so_far.is_list
         for side, part in enumerate(node.parts):
-            branches = (*so_far.branches, (id(node), side)) if choice else so_far.branches
+            branches = (*so_far.branches, (id(node), side)) if excludes else so_far.branches
             always = so_far.always and not choice
             yield from _walk_variables(part, replace(so_far, always=always, branches=branches))
 
@@ -366,7 +368,7 @@ def _build_event(node: EventDeclaration, conditions: dict[str, str]) -> Pattern:
 
 def _check_body(node: Repetition) -> None:
     body = node.part
-    hint = "a quantifier takes an event, A+ a, or a group of them, (A a, B b)+, AND(A a, B b)+"
+    hint = "a quantifier takes an event, A+ a, or a group: (A a, B b)+, AND(A a, B b)+, OR(...)+"
     if isinstance(body, EventDeclaration):
         return
     if isinstance(body, EventNegation):
@@ -379,9 +381,21 @@ def _check_body(node: Repetition) -> None:
     if node.quantifier == "?":
         return
     if body.kind == "any":
-        either = "write OR(A+ a, B+ b), or declare one event for either kind: Both+ x"
-        raise_syntax_error("OR cannot be repeated", node.place, either)
-    _check_members(body, hint)
+        _check_alternatives(body)
+    else:
+        _check_members(body, hint)
+
+
+def _check_alternatives(body: Combination) -> None:
+    hint = "an alternative is an event or a group of events: OR(SEQ(A a, B b), C c)+"
+    for part in body.parts:
+        if isinstance(part, EventNegation):
+            raise_syntax_error("a repeated OR cannot have NOT", part.place, hint)
+        is_or = isinstance(part, Combination) and part.kind == "any"
+        if isinstance(part, Repetition) or (is_or and body.kind != "any"):
+            raise_syntax_error("an alternative may contain only events", part.place, hint)
+        if isinstance(part, Combination):
+            _check_alternatives(part)
 
 
 def _check_members(body: Combination, hint: str) -> None:

@@ -50,6 +50,8 @@ def conditions(text: str, pattern: str = "SEQ(a, b, c+)", **symbols: object) -> 
         ("SEQ(a, SEQ(b, c))", seq("a", seq("b", "c"))),
         ("SEQ(a, NOT(b), c)", seq("a", "!b", "c")),
         ("SEQ(a, AND(b, d)+)", seq("a", all_of("b", "d").times("+"))),
+        ("SEQ(a, (b OR c)+)", seq("a", any_of("b", "c").times("+"))),
+        ("SEQ(a, OR(SEQ(b, c), d){2,4})", seq("a", any_of(seq("b", "c"), "d").times("{2,4}"))),
         ("SEQ(a, NOT(SEQ(b, d)), c)", seq("a", no(seq("b", "d")), "c")),
         ("SEQ(a, ~(b, d), c)", seq("a", no(seq("b", "d")), "c")),
         ("SEQ(a, !(b AND d OR e), c)", seq("a", no(any_of(all_of("b", "d"), "e")), "c")),
@@ -230,6 +232,9 @@ def test_a_strategy_may_stand_around_the_conditions(name: str) -> None:
         ("SEQ(a, b) OR c", ["a.k = b.k"]),
         ("SEQ(a+, b+)", ["a.k = prev(a.k)", "b.k = prev(b.k)", "a.k = b.k"]),
         ("SEQ(a?, b?)", ["a.k = b.k"]),
+        ("SEQ(a, (b OR c)+)", ["a.k = b.k", "a.k = c.k"]),
+        # Alternatives of a repeated OR may both be filled; the pair is refused where it is tested.
+        ("(a OR b)+", ["a.k = prev(a.k)", "b.k = prev(b.k)", "a.k = b.k"]),
         ("SEQ(a, ~b, ~c, d)", ["a.k = b.k", "a.k = c.k", "a.k = d.k"]),
     ],
 )
