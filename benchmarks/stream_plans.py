@@ -91,7 +91,7 @@ WORKS: Mapping[str, StreamWork] = {
         ((0.2, 0.2, 0.6),),
     ),
     "rates switch": StreamWork(
-        ("a.x < b.x", "b.x < c.x - 0.5"), ((0.6, 0.38, 0.02), (0.02, 0.38, 0.6)), 1_000
+        ("a.x < b.x", "b.x < c.x - 0.5"), ((0.6, 0.38, 0.02), (0.02, 0.38, 0.6)), 700
     ),
     "tied by values": StreamWork(("a.k = b.k", "b.x < c.x - 0.9"), ((0.3, 0.3, 0.4),)),
 }  # fmt: skip
@@ -190,6 +190,11 @@ def _lapped(pairs: Mapping[str, int], autos: Iterable[str]) -> list[str]:
 # ---- what a named order costs --------------------------------------------------------------------
 
 
+Bound = dict[int, np.ndarray]
+# What is bound is extended in pieces, which keeps the memory small.
+BLOCK = 1_000
+
+
 @dataclass(frozen=True)
 class Recorded:
     """The rows of a cell. `spare`: triggers whose rows are in the state beyond the window: it is
@@ -213,16 +218,30 @@ class Recorded:
             rows[2] = rows[2][columns["t"][rows[2]] >= number * TICKS]
             bound = {order[0]: rows[order[0]]}
             for slot in order[1:]:
-                bound = self._in_time(bound, slot, rows[slot], columns["t"])
-                tested = [text for text in self.work.conditions if slot in _slots(text)]
-                tested = [text for text in tested if _slots(text) <= bound.keys()]
-                # Rows of equal values are looked up.
-                for text in (text for text in tested if " = " in text):
-                    bound = _kept(text, bound, columns)
-                total += len(bound[slot])
-                for text in tested:
-                    bound = _kept(text, bound, columns)
+                size = len(next(iter(bound.values())))
+                joined = []
+                for start in range(0, max(size, 1), BLOCK):
+                    block = {each: at[start : start + BLOCK] for each, at in bound.items()}
+                    extended, pairs = self._extended(block, slot, rows[slot], columns)
+                    joined.append(extended)
+                    total += pairs
+                bound = {each: np.concatenate([one[each] for one in joined]) for each in joined[0]}
         return total
+
+    def _extended(
+        self, bound: Bound, slot: int, rows: np.ndarray, columns: Mapping[str, np.ndarray]
+    ) -> tuple[Bound, int]:
+        """What is bound with one slot more, and the pairs that were tested for it."""
+        bound = self._in_time(bound, slot, rows, columns["t"])
+        tested = [text for text in self.work.conditions if slot in _slots(text)]
+        tested = [text for text in tested if _slots(text) <= bound.keys()]
+        # Rows of equal values are looked up.
+        for text in (text for text in tested if " = " in text):
+            bound = _kept(text, bound, columns)
+        pairs = len(bound[slot])
+        for text in tested:
+            bound = _kept(text, bound, columns)
+        return bound, pairs
 
     def _in_time(self, bound: Bound, slot: int, rows: np.ndarray, time: np.ndarray) -> Bound:
         """What is bound, with each row of the slot in the order of the pattern and the window."""
@@ -237,14 +256,10 @@ class Recorded:
         return {**{each: at[left] for each, at in bound.items()}, slot: rows[right]}
 
 
-Bound = dict[int, np.ndarray]
-
-
 def _kept(text: str, filled: Bound, columns: Mapping[str, np.ndarray]) -> Bound:
     values = {
-        f"{'abc'[slot]}_{name}": column[at]
-        for slot, at in filled.items()
-        for name, column in columns.items()
+        f"{variable}_{name}": columns[name][filled["abc".index(variable)]]
+        for variable, name in set(re.findall(r"\b([abc])\.(\w)", text))
     }
     holds = value_of(re.sub(r"\b([abc])\.", r"\1_", text), values)
     return {slot: at[holds] for slot, at in filled.items()}
@@ -311,6 +326,7 @@ def measured_cells(
                 if (name := "→".join("abc"[slot] for slot in order)) in totals
             }
             cells.append(Cell(title, window, totals, orders))
+            print(report(cells[-1:])[0].splitlines()[-1], file=sys.stderr, flush=True)
     return cells
 
 
