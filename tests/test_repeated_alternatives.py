@@ -18,6 +18,7 @@ from spark_cep.udfs.program import Adaptation, Plan
 from tests.cases import Case
 from tests.compiling import compiled, problems
 from tests.local import Pipeline, Setting, adapted, answer
+from tests.looked_up import looking, problem
 from tests.random_cases import random_cases
 from tests.settings import in_advances, in_slices, whole
 from tests.streaming.test_triggers import check as check_triggers
@@ -58,6 +59,8 @@ _PATTERNS = (
     seq(no(X), any_of(A, B).times("{2}")),
     seq(any_of(A, B).times("{1,2}"), any_of(C, D).times("{1,2}")),
     any_of(seq(A, B).times("+"), any_of(C, D).times("+")),
+    seq(C, any_of(A, B).times("{1,2}"), D.optional()),
+    seq(D.optional(), C.optional(), any_of(A, B).times("{1,2}")),
 )
 _CONDITIONS = (
     "a.x < d.x", "a.x = d.x", "a.x = c.x", "b.x = c.x", "a.x <> c.x", "b.x <= c.x", "d.x = b.x",
@@ -210,6 +213,17 @@ def test_a_key_is_inferred_if_it_ties_each_alternative(
 
 
 # ---- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["remote('f_limit', b.name) > a.price", "remote('f_limit', a.name) > b.price"]
+)
+def test_conditions_on_alternatives_read_no_remote_data_but_of_tables(text: str) -> None:
+    pattern = seq("a", any_of("b", "c").times("+")).within("1 hour")
+    found = problem(pattern.where(text))
+    assert found["message"].startswith(f"{text} reads remote data and names b, an alternative")
+    read = looking(pattern.where("remote('t_limit', b.name) > a.price")).conditions()
+    assert read == [">(b[`__cep_remote_0`], a[`price`])"]
 
 
 @pytest.mark.parametrize(

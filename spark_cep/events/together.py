@@ -116,11 +116,11 @@ def _names_one_alternative(
             return False
     if repeated and conjunct.calls:
         problems.add(
-            f"{conjunct.text} reads remote data for {repeated[0].name}, an alternative of a "
+            f"{conjunct.text} reads remote data and names {repeated[0].name}, an alternative of a "
             "repeated any_of",
             conjunct.place,
-            hint="add the data to the rows before matching, or repeat one variable for all "
-            "alternatives",
+            hint="join the data to the rows before matching, read it from a table, or repeat one "
+            "variable for all alternatives",
         )
         return False
     return True
