@@ -162,9 +162,10 @@ def test_windows(within: str, duration: object) -> None:
 
 
 def test_hints_are_options() -> None:
-    behind = " /*+ plan('zstream'), planner('dp'), adapt('off') matches(10) */ AS m"
+    behind = " /*+ plan('zstream'), planner('dp'), optimize('latency'), adapt('off') matches(10) */"
     found = call("PATTERN SEQ(a, b)", behind=behind)
     assert (found["plan"], found["planner"]) == ("zstream", "dp")
+    assert found["optimize"] == "latency"
     assert found["adapt"] == "off"
     assert found["limits"] == Limits(matches=10)
 
