@@ -43,6 +43,7 @@ def rows(seed: int = 1) -> Prepared:
 
 def drawn(monkeypatch: pytest.MonkeyPatch, prepared: Prepared, times: int = 3) -> Estimates:
     monkeypatch.setattr(module, "DRAWING_SHARE", 1e9)
+    monkeypatch.setattr(module, "FIRST_SHARE", 1e9)
     known = BucketSelectivities(prepared.program, Estimates({}))
     known.add_tests({}, 1.0)
     for _ in range(times):
@@ -90,6 +91,7 @@ def test_a_plan_does_not_change_what_is_known(
     """The engine tests b, c on what a, b has left under one plan, and on everything under the
     other."""
     monkeypatch.setattr(module, "DRAWING_SHARE", 1e9)
+    monkeypatch.setattr(module, "FIRST_SHARE", 1e9)
     prepared = rows()
     plan = Plan("lazy-chain", (BranchPlan(shape),))
     program = replace(prepared.program, plan=plan, adaptation=Adaptation("invariants"))
@@ -127,6 +129,7 @@ def test_measurements_are_combined_unless_they_contradict_each_other() -> None:
 
 def test_what_is_known_survives_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DRAWING_SHARE", 1e9)
+    monkeypatch.setattr(module, "FIRST_SHARE", 1e9)
     prepared = rows()
     known = BucketSelectivities(prepared.program, Estimates({}))
     known.look(make_sample_context(prepared.program, prepared.table), lambda: 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise, permutations
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -234,8 +234,8 @@ def test_both_programs_together_are_quick(size: int, milliseconds: float, kind: 
         conditions = [compared(i, j, "=" if i % 2 else "<") for i, j in pairwise(range(size))]
         branch = model(size, conditions, order, slots=slots, negations=negations)
         known = estimates([10 + 3 * i + attempt for i in range(size)], *[0.3] * (size - 1))
-        started = perf_counter()
+        started = process_time()
         cheapest_chain(branch, known, TYPICAL_COSTS)
         cheapest_tree(branch, known, TYPICAL_COSTS)
-        taken.append(perf_counter() - started)
+        taken.append(process_time() - started)
     assert median(taken) * 1e3 < 2 * milliseconds
