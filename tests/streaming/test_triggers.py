@@ -72,6 +72,7 @@ def test_plans_that_change_and_keep_partial_matches_between_triggers(
     monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
     monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
     monkeypatch.setattr(streams, "KEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "PREFIX_SECONDS", 0.0)
     agree(QUICK, cases(("any",)), adapts=True)
 
 
@@ -103,6 +104,7 @@ def test_partial_matches_are_found_again_among_rows_that_still_wait(
     monkeypatch.setattr(adaptive, "MAX_NEW_SHARE", 1.0)
     monkeypatch.setattr(adaptive, "CLEAR_GAIN", 1.0)
     monkeypatch.setattr(streams, "KEEPING_SECONDS", 0.0)
+    monkeypatch.setattr(streams, "PREFIX_SECONDS", 0.0)
     kinds = [event("a", "kind = 'B'"), event("b", "kind = 'A'"), event("c", "kind = 'A'")]
     pattern = seq(no(event("y", "kind = 'A'")), *kinds).within(3).strategy("skip till any match")
     # The row of time 2 waits in the state between rows that do not.

@@ -58,8 +58,9 @@ MIN_SAMPLE_WINDOWS = 3
 MAX_SAMPLE_WINDOWS = 8
 # What making a new plan takes.
 REPLANNING_SECONDS = 1e-3
-# Where a trigger brings more of a window than this, most of the rows to match are new.
-MAX_NEW_SHARE = 0.25
+# Where more than this share of the rows to match is new, as when a stream catches up, nothing that
+# is kept would save much. A trigger that brings a whole window has a half.
+MAX_NEW_SHARE = 0.6
 
 
 class AdaptiveEngine:
@@ -159,13 +160,15 @@ class AdaptiveEngine:
         is_short = share <= MAX_NEW_SHARE and is_stream
         if is_stream:
             self._load.begin(matching, started)
-        if is_short and not self._has_news(now):
+            now = replace(now, load=self._load.estimate())
+        chooses = is_short or (is_stream and self._is_hybrid) or self._plan.kind == "hybrid"
+        if chooses and not self._has_news(now):
             self.metrics.planning_us += round((perf_counter() - started) * 1e6)
             return self._plan.branches or [BranchPlan(None) for _ in self.program.branches]
         plan, because = self._adapted(now)
         if self.program.adaptation.to_tree and not is_short and self._is_scattered(matching, now):
             plan, because = Plan("tree"), "the rarest variable changes from window to window"
-        if is_stream and (is_short or self._is_hybrid or self._plan.kind == "hybrid"):
+        if chooses:
             plan, because = self._with_groups(matching, now, (plan, because))
         if plan != self._plan:
             self.metrics.swaps.append(self._swap(plan, because, matching))
@@ -174,8 +177,8 @@ class AdaptiveEngine:
         return plan.branches or [BranchPlan(None) for _ in self.program.branches]
 
     def _has_news(self, now: Estimates) -> bool:
-        """Whether statistics have changed since plans were looked at in a short trigger. Such a
-        trigger takes a few milliseconds, and looking one."""
+        """Whether statistics have changed since plans were looked at. A trigger takes a few
+        milliseconds, and looking at all groups one or more."""
         is_lazy = self.program.adaptation.kind == "invariants"
         if is_lazy and self._examined is not None and not estimates_differ(self._examined, now):
             return False
@@ -241,9 +244,9 @@ class AdaptiveEngine:
         self, matching: AdvanceContext, now: Estimates, lazy: tuple[Plan, str]
     ) -> tuple[Plan, str]:
         """The plan that keeps partial matches between triggers, where that clearly pays."""
-        if not keeps_partial_matches(matching):
+        # Under conditions of which nothing is known, every plan but the right one looks expensive.
+        if not keeps_partial_matches(matching) or not self._selectivities.is_known:
             return lazy
-        now = replace(now, load=self._load.estimate())
         if self._group_adapter is None:
             self._group_adapter = self._make_group_adapter(now)
         adapter = self._group_adapter

@@ -66,6 +66,11 @@ class BucketSelectivities:
         self._draws = 0
         self._drawing_seconds = self._matching_seconds = 0.0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a figure for every condition that can be drawn for."""
+        return self._drawable <= self._shares.keys()
+
     def add_tests(self, conditions: Mapping[int, tuple[int, int]], seconds: float) -> None:
         """Takes note of an advance: how often each condition was tested and kept, and the time."""
         self._tested.add({}, 0, conditions)

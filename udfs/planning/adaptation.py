@@ -171,7 +171,7 @@ class Adapter:
 
 def estimates_differ(before: Estimates, now: Estimates) -> bool:
     """Whether a statistic or its error has changed by the factor."""
-    if _values_differ(before.rates, now.rates, LEAST_RATE):
+    if _values_differ(before.rates, now.rates, LEAST_RATE) or _loads_differ(before, now):
         return True
     groups = (
         (before.selectivities, now.selectivities),
@@ -179,6 +179,15 @@ def estimates_differ(before: Estimates, now: Estimates) -> bool:
         (before.errors, now.errors),
     )
     return any(_values_differ(old, new) for old, new in groups)
+
+
+def _loads_differ(before: Estimates, now: Estimates) -> bool:
+    if before.load is None or now.load is None:
+        return before.load is not now.load
+    old, new = before.load, now.load
+    if (old.arrivals is None, old.is_idle) != (new.arrivals is None, new.is_idle):
+        return True
+    return _values_differ({0: old.events}, {0: new.events}, LEAST_RATE)
 
 
 def _values_differ(
