@@ -3,6 +3,8 @@ stops."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -248,3 +250,27 @@ def test_a_change_of_plan_or_limits_keeps_the_fingerprint() -> None:
     program = pipeline(seq(*kinds("a", "b")).within(10), [row(1, "A")]).program
     changed = replace(program, plan=Plan("eager"), limits=Limits(matches=3), block_pairs=7)
     assert fingerprint_of(changed) == fingerprint_of(program)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        seq(*kinds("a", "b")).within(10),
+        seq(*kinds("a"), no(seq(*kinds("c", "d"))), *kinds("b")).within(10),
+    ],
+)
+def test_an_advance_is_freed_when_nothing_refers_to_it(pattern: Pattern) -> None:
+    """A cycle would keep its rows until Python collects it, while the next one needs the memory."""
+    random = np.random.default_rng(1)
+    columns = {"t": np.arange(60), "kind": random.choice(list("ABCD"), 60)}
+    prepared = prepare(pattern, columns)
+    gc.collect()
+    gc.disable()
+    try:
+        step = advance_events(prepared.program, EventState(), prepared.table)
+        assert sum(len(matches) for matches in step.matches)
+        events = weakref.ref(step.events)
+        del step
+        assert events() is None
+    finally:
+        gc.enable()

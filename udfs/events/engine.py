@@ -246,9 +246,7 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     meter = Meter(events, program.limits, metrics, clock)
     rows = _advance_status(program, events, horizon)
     matching = AdvanceContext(program, events, rows, meter, tally, deciding_row(program))
-    if negation_places(program):
-        # It refers to the context: a cycle, which keeps all of it until it is collected.
-        matching.occurrences = OccurrenceFinder(matching)
+    matching.occurrences = OccurrenceFinder(matching)
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
     cases = CaseOrders(program) if orders is None else orders

@@ -8,6 +8,7 @@ for each first row, and `ending` decides it without a single pair.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,11 +45,20 @@ class Occurrences:
 
 
 class OccurrenceFinder:
-    """The occurrences of the negated groups of one advance, found when a check first needs them."""
+    """The occurrences of the negated groups of one advance, found when a check first needs them.
+
+    The context has the finder. It is referred to weakly, because a cycle would keep all rows of the
+    advance in memory until Python collects it."""
 
     def __init__(self, matching: AdvanceContext) -> None:
-        self._matching = matching
+        self._context = weakref.ref(matching)
         self._found: dict[tuple[Branch, frozenset[int] | None], Occurrences] = {}
+
+    @property
+    def _matching(self) -> AdvanceContext:
+        matching = self._context()
+        assert matching is not None
+        return matching
 
     def find(self, check: NegationCheck, *, keeps_all: bool) -> Occurrences:
         """`keeps_all`: those too that end later than another, which a match may share rows with."""

@@ -83,17 +83,7 @@ class BucketSelectivities:
         """Draws from these rows, if that is a small part of the seconds that matching has taken
         and is expected to take now; once in any case where there are enough rows of a stream,
         which will run for long. Returns whether it did."""
-        if not self._drawable:
-            return False
-        each = self._drawing_seconds / self._draws if self._draws else FIRST_SECONDS
-        limit = DRAWING_SHARE if self._draws else FIRST_SHARE
-        affordable = (self._drawing_seconds + each) / limit
-        seconds = self._matching_seconds
-        is_first = self._draws == 0
-        is_early = is_first and self._is_stream and matching.events.size >= FIRST_ROWS
-        if seconds < affordable and not (
-            is_early or (is_first and seconds + expected() >= affordable)
-        ):
+        if not self._drawable or not self._can_afford(matching.events.size, expected):
             return False
         started = perf_counter()
         quiet = replace(matching, tally=ErrorTally(ansi=self._program.ansi))
@@ -102,14 +92,23 @@ class BucketSelectivities:
         with np.errstate(all="ignore"):
             measured = measure_conditions(quiet, random, draws)
         for place, share in measured.shares.items():
-            before = self._shares.get(place)
-            is_first = before is None or place not in self._drawn
-            self._shares[place] = share if is_first else _combine(before, share)
+            is_known = place in self._drawn
+            self._shares[place] = _combine(self._shares[place], share) if is_known else share
         self._drawn |= measured.shares.keys()
         self._joint = dict(measured.joint)
         self._draws += 1
         self._drawing_seconds += perf_counter() - started
         return True
+
+    def _can_afford(self, rows: int, expected: Callable[[], float]) -> bool:
+        seconds = self._matching_seconds
+        if self._draws:
+            each = self._drawing_seconds / self._draws
+            return self._drawing_seconds + each <= DRAWING_SHARE * seconds
+        if self._is_stream and rows >= FIRST_ROWS:
+            return True
+        affordable = FIRST_SECONDS / FIRST_SHARE
+        return seconds >= affordable or seconds + expected() >= affordable
 
     def estimates(self, rates: Estimates) -> Estimates:
         """The estimates with these rates."""
@@ -141,10 +140,8 @@ class BucketSelectivities:
             self._joint[frozenset({int(one), int(other)})] = float(factor)
 
 
-def _combine(before: MeasuredShare | None, now: MeasuredShare) -> MeasuredShare:
+def _combine(before: MeasuredShare, now: MeasuredShare) -> MeasuredShare:
     """Both measurements by their precision; the later one alone if they contradict each other."""
-    if before is None:
-        return now
     old, new = before.value * before.error * FORGETTING, now.value * now.error
     if abs(before.value - now.value) > CHANGED_ERRORS * sqrt(old**2 + new**2):
         return now

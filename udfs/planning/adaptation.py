@@ -60,7 +60,7 @@ class PlanSwap:
     gain: float
 
 
-class Generator(Protocol):
+class BranchPlanGenerator(Protocol):
     """Makes the plans of one branch. `cost`: of a plan that was made before."""
 
     @property
@@ -84,7 +84,7 @@ class Adapter:
     """
 
     adaptation: Adaptation
-    generators: Sequence[Generator]
+    generators: Sequence[BranchPlanGenerator]
     estimates: Estimates
     begin: Sequence[GeneratedPlan] | None = None
     first: str = "the statistics are known better"

@@ -100,7 +100,7 @@ def assemble_plan(kind: PlanKind, generated: Sequence[GeneratedPlan]) -> Plan:
     return Plan(kind, tuple(BranchPlan(each.shape, each.eager) for each in generated))
 
 
-# ---- the cost of tree NFAs ------------------------------------------------------
+# ---- the cost of tree NFAs ---------------------------------------------------------------------
 
 
 def tree_cost(
