@@ -32,16 +32,18 @@ if TYPE_CHECKING:
 
 # Without a change of rates, the first chunk ends here, so that selectivities are measured early,
 # and each later one is twice as long: a long bucket costs few advances.
-CHUNK_ROWS = 1 << 18
+CHUNK_ROWS = 1 << 19
 # The fixed cost of an advance, with the choice of its plan.
 ADVANCE_SECONDS = 1e-3
 # Fewer rows are matched in less time than a profile takes.
 MIN_PROFILE_ROWS = 1 << 10
 # A profile has the rates in so many stretches of the bucket; it counts about so many rows, in a
-# millisecond, and so many windows to see how many keys are active in one.
+# millisecond, and looks at so many windows, and rows of each, to see how many keys are active in
+# one.
 PROFILE_STRETCHES = 64
 PROFILE_ROWS = 1 << 14
 KEY_WINDOWS = 4
+KEY_ROWS = 1 << 12
 # Where rates hold still, the log-likelihood of 64 stretches gains this much from a cut once in
 # some thousand profiles; per variable one more.
 MIN_LIKELIHOOD_GAIN = 10.0
@@ -88,14 +90,23 @@ def cut_chunks(program: Program, table: pa.Table) -> Iterator[Chunk]:
         yield Chunk(table, has_changed=plans > 0)
         return
     ends = axis.ends[[place for place, _ in cuts]]
-    place = np.searchsorted(ends, axis.values, side="left")
     changed = [plans > 0, *(has_changed for _, has_changed in cuts)]
     for number, has_changed in enumerate(changed):
-        rows = pa.array(np.flatnonzero(place == number))
+        rows = pa.array(np.flatnonzero(_is_in_chunk(axis.values, ends, number)))
         if len(rows):
             is_last = is_sliced or number == len(cuts)
             horizon = None if is_last else ends[number].item()
             yield Chunk(table.take(rows), horizon, fresh=is_sliced, has_changed=has_changed)
+
+
+def _is_in_chunk(values: Array, ends: Array, number: int) -> Array:
+    """Flags of the values after the end before this chunk and up to its own."""
+    found = np.ones(len(values), dtype=np.bool_)
+    if number > 0:
+        found &= values > ends[number - 1]
+    if number < len(ends):
+        found &= values <= ends[number]
+    return found
 
 
 # ---- stretches of a bucket ---------------------------------------------------------------------
@@ -226,7 +237,7 @@ def _active_keys(program: Program, table: pa.Table) -> float:
     active = []
     for row in np.linspace(0, len(time) - 1, KEY_WINDOWS + 2).astype(np.int64)[1:-1]:
         near = np.flatnonzero((time >= time[row]) & (time - time[row] < program.window.size))
-        rows = pa.array(near[:PROFILE_ROWS])
+        rows = pa.array(near[:KEY_ROWS])
         codes = key_codes([table.column(key).take(rows) for key in keys])
         of_key = np.unique(codes, return_counts=True)[1]
         active.append(of_key.sum() ** 2 / (of_key**2).sum())

@@ -40,7 +40,7 @@ Weights = npt.NDArray[np.float64]
 
 # Estimates a selectivity of 0.025 to within a seventh; with the larger number, one of 0.0015.
 SAMPLE_DRAWS = 2_000
-MAX_DRAWS_FACTOR = 16
+MAX_DRAWS = 16 * SAMPLE_DRAWS
 # Partial matches that a condition should keep: its selectivity is then known to within a seventh.
 ENOUGH_KEPT = 50
 # With fewer, nothing is said about what another condition keeps of them.
@@ -120,9 +120,13 @@ class _ConditionGroup:
 
 
 def measure_conditions(
-    matching: AdvanceContext, random: np.random.Generator, draws: int = SAMPLE_DRAWS
+    matching: AdvanceContext,
+    random: np.random.Generator,
+    draws: int = SAMPLE_DRAWS,
+    most: int = MAX_DRAWS,
 ) -> MeasuredConditions:
-    """The selectivities of a program's conditions on `draws` random partial matches of these rows.
+    """The selectivities of a program's conditions on `draws` random partial matches of these rows,
+    on `most` where hardly any is kept.
 
     They do not depend on any plan: an engine tests a condition on what the conditions before it
     have kept, which says nothing about another order if the two are not independent."""
@@ -133,7 +137,7 @@ def measure_conditions(
         groups = [
             group
             for together in _groups_to_measure(walk, shares)
-            if (group := _measure_group(walk, together, random, draws)) is not None
+            if (group := _measure_group(walk, together, random, (draws, most))) is not None
         ]
         for group in groups:
             shares = {**group.shares, **shares}
@@ -167,9 +171,12 @@ def _group_conditions(program: Program) -> Iterator[list[int]]:
 
 
 def _measure_group(
-    walk: BranchWalk, together: Sequence[int], random: np.random.Generator, draws: int
+    walk: BranchWalk,
+    together: Sequence[int],
+    random: np.random.Generator,
+    counts: tuple[int, int],
 ) -> _ConditionGroup | None:
-    """More is drawn where hardly anything was kept."""
+    """More is drawn where hardly anything was kept. `counts`: of draws, at first and at most."""
     every = walk.matching.program.conditions
     conditions = {place: every[place] for place in together if can_sample(walk, every[place])}
     if not conditions:
@@ -178,7 +185,7 @@ def _measure_group(
     slots = sorted({walk.slots.of_variable[v] for v in first.variables})
     backward = {c.variable for each in conditions.values() for c in previous_cells(each)}
     lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
-    most = MAX_DRAWS_FACTOR * draws
+    draws, most = counts
     while True:
         drawn = draw_partials(walk, [*slots, *lists], draws, random)
         if drawn is None:
@@ -344,7 +351,8 @@ def draw_partials(
     pool = walk.pools.pool(slots[0]).elements
     if not len(pool):
         return None
-    chosen = pool[random.integers(0, len(pool), count)]
+    # In order, so that their scopes are looked up side by side in memory.
+    chosen = pool[np.sort(random.integers(0, len(pool), count))]
     partials = _bind_rows(walk, Partials({}, chosen, chosen), slots[0], chosen)
     drawn: tuple[Partials, Weights] | None = (partials, np.ones(count))
     for slot in slots[1:]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from spark_cep.udfs.events.sampling import (
+    MAX_DRAWS,
     SAMPLE_DRAWS,
     MeasuredShare,
     drawable_conditions,
@@ -37,6 +38,9 @@ DRAWING_SHARE: Final = 0.03
 # The first look is short, and takes so many seconds: 2.5 ms measured for 3 to 5 variables. It may
 # take a larger share, for a sample of other rows that misleads costs several times the work.
 FIRST_DRAWS: Final = 500
+# Of a condition that hardly keeps anything; a stream lives with its first plan for longer.
+MAX_FIRST_DRAWS: Final = 1_000
+MAX_STREAM_DRAWS: Final = 8_000
 FIRST_SECONDS: Final = 2.5e-3
 FIRST_SHARE: Final = 0.05
 # A stream runs for long: it looks as soon as it has so many rows.
@@ -88,9 +92,10 @@ class BucketSelectivities:
         started = perf_counter()
         quiet = replace(matching, tally=ErrorTally(ansi=self._program.ansi))
         random = np.random.default_rng(self._draws)
-        draws = SAMPLE_DRAWS if self._draws else FIRST_DRAWS
+        most = MAX_STREAM_DRAWS if self._is_stream else MAX_FIRST_DRAWS
+        counts = (SAMPLE_DRAWS, MAX_DRAWS) if self._draws else (FIRST_DRAWS, most)
         with np.errstate(all="ignore"):
-            measured = measure_conditions(quiet, random, draws)
+            measured = measure_conditions(quiet, random, *counts)
         for place, share in measured.shares.items():
             is_known = place in self._drawn
             self._shares[place] = _combine(self._shares[place], share) if is_known else share

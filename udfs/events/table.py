@@ -48,17 +48,19 @@ WINDOW_SEARCH_COST = 8
 class WindowSide:
     """One side of every row's window, indexed like an array.
 
-    Computed for the requested rows, or for all of them once many are requested: most plans need
-    few, and one side only.
+    Computed for the requested rows, or for all of them once many have been requested: most plans
+    need few, and one side only.
     """
 
     def __init__(self, compute: Callable[[Positions], Positions], size: int) -> None:
         self._compute = compute
         self._size = size
         self._all: Positions | None = None
+        self._requested = 0
 
     def __getitem__(self, rows: Positions) -> Positions:
-        if self._all is None and len(rows) * WINDOW_SEARCH_COST < self._size:
+        self._requested += len(rows)
+        if self._all is None and self._requested * WINDOW_SEARCH_COST < self._size:
             return self._compute(rows)
         if self._all is None:
             self._all = self._compute(np.arange(self._size))
