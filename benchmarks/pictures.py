@@ -1,4 +1,4 @@
-"""Figures as SVG: lines or bars in panels beside each other, in benchmarks/figures.
+"""Figures as SVG: lines, bars or dots in panels beside each other, in benchmarks/figures.
 
 The same data gives the same file: no date, fixed ids, and text stays text, which also keeps
 files small. What is drawn is data (`Panel`), so a benchmark needs no matplotlib of its own.
@@ -39,19 +39,22 @@ _STYLE = {
     "path.simplify": True,
 }
 _PANEL_INCHES = (4.2, 3.0)
+# Of a panel of dots, and of one of its rows.
+_DOTS_WIDTH, _DOT_ROW = 2.6, 0.22
 
 
 @dataclass(frozen=True)
 class Panel:
     """`series`: for each name one value for each of `at`, None where there is none. Text in `at`
-    makes categories."""
+    makes categories. `dots` has a row for each of `at`, the first on top; its panels have the same
+    rows, and only the first one names them."""
 
     title: str
     x: str
     y: str
     at: Sequence[Number | str]
     series: Mapping[str, Sequence[Number | None]]
-    kind: Literal["lines", "bars"] = "lines"
+    kind: Literal["lines", "bars", "dots"] = "lines"
     log_x: bool = False
     log_y: bool = False
     marked: bool = True
@@ -67,9 +70,12 @@ def draw(
     drawn = [each for panel in panels for each in panel.series]
     names = list(dict.fromkeys((*names, *drawn)))
     width, height = _PANEL_INCHES
+    dots = panels[0].kind == "dots"
+    if dots:
+        width, height = _DOTS_WIDTH, 0.8 + _DOT_ROW * len(panels[0].at)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width * len(panels), height + 0.5), layout="constrained")
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        axes = figure.subplots(1, len(panels), squeeze=False, sharey=dots)[0]
         for panel, axis in zip(panels, axes, strict=True):
             _panel(axis, panel, names)
         _legend(figure, axes)
@@ -86,6 +92,9 @@ def _panel(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
     axis.set_xlabel(panel.x)
     axis.set_ylabel(panel.y)
     axis.set_axisbelow(True)
+    if panel.kind == "dots":
+        _dots(axis, panel, names)
+        return
     if panel.kind == "bars":
         _bars(axis, panel, names)
     else:
@@ -139,6 +148,25 @@ def _bars(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
         shift = (turn - (len(panel.series) - 1) / 2) * width
         axis.bar(places + shift, heights, width, label=name, color=colour)
     axis.set_xticks(places, [str(each) for each in panel.at])
+
+
+def _dots(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
+    rows = np.arange(len(panel.at))
+    for name, values in panel.series.items():
+        number = names.index(name)
+        axis.plot(
+            [np.nan if value is None else value for value in values],
+            rows,
+            label=name,
+            color=_COLOURS[number % len(_COLOURS)],
+            linestyle="none",
+            marker=_MARKS[number % len(_MARKS)],
+            # The first series is the one that the picture is about.
+            markerfacecolor="none" if number else None,
+            markersize=6,
+        )
+    axis.set_yticks(rows, [str(each) for each in panel.at])
+    axis.set_ylim(len(rows) - 0.5, -0.5)
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
