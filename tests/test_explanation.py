@@ -289,6 +289,13 @@ def test_a_stream_says_why_no_partial_matches_are_kept() -> None:
     assert "kept" not in stream_of(ABC.strategy("strict"))
 
 
+def test_a_stream_says_that_matches_may_wait_for_a_not() -> None:
+    pattern = seq("a", "!x", "b", "c").within(10)
+    waits = "; matches that are not certain yet, where that is a small part of the work"
+    assert stream_of(pattern, Plan("lazy-chain"), to_hybrid=True)["kept"].endswith(waits)
+    assert not stream_of(pattern, PREFIXES)["kept"].endswith(waits)
+
+
 def test_a_stream_of_rows_keeps_what_is_not_decided() -> None:
     found = add_stream_facts(plan(), rows.program(rows.concat(rows.v(0), rows.v(1))))
     assert found.facts["stream"] == {

@@ -93,6 +93,7 @@ STREAM_METRICS = (
     "stored_rows",  # in the state store, needed or not
     "state_bytes",  # of the rows needed
     "kept_partial_matches",
+    "waiting_matches",  # found, and not certain yet
 )
 # ... and of rows that did not fit into a worker's memory; there only if there are some. Rows that
 # are written twice count twice.

@@ -21,6 +21,7 @@ from spark_cep.udfs.events.context import (
     needs_two_windows,
     negation_places,
 )
+from spark_cep.udfs.events.waiting import can_keep_matches, may_keep_by_cost
 from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.program import Program
 from spark_cep.udfs.rows.arrays import DEFAULT_STEP_LIMIT
@@ -366,8 +367,8 @@ def _skip_text(skip: Skip, names: Sequence[str]) -> str:
 
 def add_stream_facts(plan: MatchPlan, program: Program | RowProgram) -> MatchPlan:
     """The plan with `given`, when a stream emits a match, and `state`, the rows that it keeps; of
-    an event pattern that a plan orders also `kept`, its partial matches in the state, and `runs`,
-    the order of a trigger.
+    an event pattern that a plan orders also `kept`, its partial matches and matches in the state,
+    and `runs`, the order of a trigger.
 
     All follow from the program alone, by the rules that the workers apply
     (`udfs/events/context.py`, `udfs/rows/leaves.py`), so they are known before the first row.
@@ -378,7 +379,10 @@ def add_stream_facts(plan: MatchPlan, program: Program | RowProgram) -> MatchPla
     if isinstance(program, Program):
         given, state = _emission_text(program, window), _state_text(program, window)
         if program.strategy == "any":
-            planned = {"kept": _kept_text(program), "runs": _order_of_triggers(program)}
+            kept = _kept_text(program)
+            if can_keep_matches(program) and may_keep_by_cost(program):
+                kept += "; matches that are not certain yet, where that is a small part of the work"
+            planned = {"kept": kept, "runs": _order_of_triggers(program)}
     else:
         given, state = _row_emission_text(window), _row_state_text(program)
     stream = {"given": given, "state": f"{state}{most}", **planned}

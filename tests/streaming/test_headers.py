@@ -31,6 +31,15 @@ def test_a_header_is_read_as_it_was_written() -> None:
     assert header_from_bytes(header_to_bytes(header), MINE) == header
 
 
+def test_a_header_has_another_version_where_matches_wait() -> None:
+    described = {"branch": 0, "group": [0, 1], "rows": 4, "lengths": {}}
+    for waiting, version in ((None, 2), ([], 3), ([described], 3)):
+        header = StateHeader(MINE, 7, [[0, 3, -1]], 1, waiting=waiting)
+        data = header_to_bytes(header)
+        assert data[4:6] == bytes([version, 0])
+        assert header_from_bytes(data, MINE) == header
+
+
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [
@@ -66,7 +75,7 @@ def test_what_is_no_header_is_refused() -> None:
         (data[:4], "cut short"),
         (data[:-1], "not spark-cep's"),
         (b"SCEP" + data[4:], "not spark-cep's"),
-        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 2"),
+        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 2 and 3"),
     ):
         with pytest.raises(CepError, match=message):
             header_from_bytes(broken, MINE)

@@ -24,6 +24,7 @@ from spark_cep.udfs.events.load import LoadMeter
 from spark_cep.udfs.events.metrics import Metrics
 from spark_cep.udfs.events.selectivities import BucketSelectivities
 from spark_cep.udfs.events.table import NEW
+from spark_cep.udfs.events.waiting import WaitingChoice
 from spark_cep.udfs.planning.adaptation import Adapter, estimates_differ
 from spark_cep.udfs.planning.cost_model import plan_cost
 from spark_cep.udfs.planning.invariants import GeneratedPlan
@@ -66,9 +67,16 @@ MAX_NEW_SHARE = 0.6
 class AdaptiveEngine:
     """Runs a program in advances and chooses its plan before each. `metrics` are complete when all
     matches have been taken. `lookups`: of the program's remote sources, in their order. `clock`: of
-    the task that is running."""
+    the task that is running. `joins_on_arrival`: rows are to be joined in the advance that brings
+    them, whatever it costs to keep the matches that are not certain yet."""
 
-    def __init__(self, program: Program, lookups: tuple[Lookup, ...] = ()) -> None:
+    def __init__(
+        self,
+        program: Program,
+        lookups: tuple[Lookup, ...] = (),
+        *,
+        joins_on_arrival: bool = False,
+    ) -> None:
         self.program = program
         self.lookups = lookups
         self.clock = TaskClock(program.limits.seconds)
@@ -87,6 +95,7 @@ class AdaptiveEngine:
         self._has_changed = self._is_alone = False
         self._models = branch_models(program) if self._adapts else []
         self._orders = CaseOrders(program)
+        self._waiting = WaitingChoice(program, is_wanted=joins_on_arrival)
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[tuple[EventAdvance, MatchSet]]:
         """The matches of all chunks, each with the advance whose events it has."""
@@ -108,6 +117,9 @@ class AdaptiveEngine:
         step = advance_events(
             self.program, state, table, horizon, planner=planner, orders=self._orders,
             lookups=self.lookups, clock=self.clock,
+            most_waiting=self._waiting.limit(
+                self._load.estimate(), is_kept=state.waiting is not None
+            ),
         )  # fmt: skip
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         return step
@@ -122,6 +134,8 @@ class AdaptiveEngine:
             started = perf_counter_ns()
         self.metrics.matching_us += (perf_counter_ns() - started) // 1000
         self.metrics.add(step.metrics)
+        overflows = step.waiting is not None and step.waiting.has_overflowed
+        self._waiting.add(step.metrics.rows, step.metrics.pairs, overflows=overflows)
         lookups = {lookup.remote.name: lookup.metrics.take() for lookup in self.lookups}
         self.metrics.add(Metrics(remotes=lookups))
         if self._adapts:

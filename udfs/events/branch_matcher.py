@@ -44,7 +44,7 @@ from spark_cep.udfs.planning.shapes import left_deep_shape
 if TYPE_CHECKING:
     from spark_cep.udfs.events.case_orders import CaseOrders
     from spark_cep.udfs.events.table import Flags, Positions
-    from spark_cep.udfs.program import BranchPlan
+    from spark_cep.udfs.program import Branch, BranchPlan
 
 
 PartialsByGroup = Mapping[frozenset[int], Sequence[Partials]]
@@ -53,10 +53,10 @@ PartialsByGroup = Mapping[frozenset[int], Sequence[Partials]]
 class BranchMatcher:
     """Finds the matches of one branch among the events of one advance."""
 
-    def __init__(self, matching: AdvanceContext, number: int) -> None:
+    def __init__(self, matching: AdvanceContext, number: int, branch: Branch | None = None) -> None:
         self.matching = matching
         self.number = number
-        self.branch = matching.program.branches[number]
+        self.branch = matching.program.branches[number] if branch is None else branch
         self.steps = BranchSteps(self.branch, matching.program, matching.program.conditions)
         self.slots = BranchSlots(
             {
@@ -112,6 +112,11 @@ class BranchMatcher:
                 fits &= meets_rule(case.rule(slot), slot, filled, self.matching.status)
             kept.append(partials.take(fits))
         return kept
+
+    def finish(self, partials: Partials) -> Iterator[MatchSet]:
+        """The matches of complete partial matches."""
+        self.matching.meter.count_matches(partials.earliest)
+        yield from self.match_sets(partials)
 
     def match_sets(self, partials: Partials) -> Iterator[MatchSet]:
         """Sets in which all lists of a variable have one length: in a repeated OR, that is the
@@ -227,9 +232,14 @@ def prefixes_from_rows(
     prefixes: GroupPrefixes = {}
     for each in stored:
         if each.branch == branch and each.group == tuple(group[: len(each.group)]):
-            elements = {slot: position[rows] for slot, rows in each.rows.items()}
-            every = [e if e.ndim == 2 else e[:, np.newaxis] for e in elements.values()]
-            flat = np.concatenate(every, axis=1)
-            partials = Partials(elements, flat.min(axis=1), flat.max(axis=1))
+            partials = partials_from_rows(each, position)
             prefixes.setdefault(len(each.group), []).append(partials)
     return prefixes
+
+
+def partials_from_rows(stored: StoredPartials, position: Positions) -> Partials:
+    """`position`: of each row of the state's table."""
+    elements = {slot: position[rows] for slot, rows in stored.rows.items()}
+    every = [e if e.ndim == 2 else e[:, np.newaxis] for e in elements.values()]
+    flat = np.concatenate(every, axis=1)
+    return Partials(elements, flat.min(axis=1), flat.max(axis=1))

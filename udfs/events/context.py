@@ -154,6 +154,15 @@ def row_status(program: Program, events: Events, given: Flags, horizon: Horizon)
     return status
 
 
+def arrival_status(program: Program, joined: Flags, given: Flags) -> Positions:
+    """The status of each row where matches are found as their rows arrive: NEW until it was
+    `joined`. `given`: rows whose matches were given, if they are the deciding row. Where that is
+    the earliest, they are in no match that is still to be found."""
+    status = np.where(joined, OLD, NEW)
+    status[given] = AHEAD if deciding_row(program) == "earliest" else OLD
+    return status
+
+
 def slice_status(events: Events, home: Flags, given: Flags) -> Positions:
     """The status of each row where time is sliced: copies before a slice's own rows are OLD,
     copies after them AHEAD."""
@@ -165,6 +174,13 @@ def slice_status(events: Events, home: Flags, given: Flags) -> Positions:
     status = np.where(home, NEW, outside)
     status[given] = OLD
     return status
+
+
+def certain_rows(program: Program, events: Events, horizon: Horizon) -> Flags:
+    """Rows whose matches are certain, if they are the deciding row: of all rows that have come, not
+    of those up to the horizon only."""
+    certain = _decided_rows(program, events, horizon)
+    return certain if horizon is None else certain & ~(events.time > horizon)
 
 
 def _decided_rows(program: Program, events: Events, horizon: Horizon) -> Flags:

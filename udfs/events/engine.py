@@ -13,7 +13,9 @@ finds its own partial matches again from the events, so a plan may change betwee
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +55,12 @@ from spark_cep.udfs.events.table import (
     column_to_numpy,
     count_candidates,
     drop_null_times,
+)
+from spark_cep.udfs.events.waiting import (
+    ExhaustibleMatches,
+    WaitingMatcher,
+    WaitingMatches,
+    can_keep_matches,
 )
 from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.values.evaluate import ErrorTally
@@ -192,12 +200,14 @@ BranchPlanner = Callable[[AdvanceContext], "Sequence[BranchPlan]"]
 @dataclass(frozen=True)
 class EventState:
     """`events` None: no rows were seen yet. The columns are the program's and the two flags.
-    `groups`: the eager groups, by branch, whose partial matches are in `kept`."""
+    `groups`: the eager groups, by branch, whose partial matches are in `kept`. `waiting`: the
+    matches that are not certain yet, of all rows; None where they are found when they are."""
 
     events: pa.Table | None = None
     horizon: int | float | None = None
     groups: tuple[tuple[int, tuple[int, ...]], ...] = ()
     kept: tuple[StoredPartials, ...] = ()
+    waiting: tuple[StoredPartials, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -205,19 +215,27 @@ class EventState:
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.events is None else int(self.events.nbytes)
+        stored = (*self.kept, *(self.waiting or ()))
+        beside = sum(rows.nbytes for each in stored for rows in each.rows.values())
+        return beside + (0 if self.events is None else int(self.events.nbytes))
 
 
 @dataclass(frozen=True)
 class EventAdvance:
-    """`matches` is lazy unless the state depends on it. Iterate over it once; the metrics are
-    complete then. Positions are of `events`."""
+    """`matches` is lazy, unless they are consumed. Iterate over it once; the metrics are complete
+    then. Where matches wait, asking for the state finds all of them. Positions are of `events`.
+    `waiting`: the matches that are not certain yet, where they are kept."""
 
     events: Events
     matches: Iterator[MatchSet]
-    state: EventState
+    find_state: Callable[[], EventState]
     metrics: Metrics
     meter: Meter
+    waiting: WaitingMatches | None = None
+
+    @cached_property
+    def state(self) -> EventState:
+        return self.find_state()
 
 
 def advance_events(  # noqa: PLR0913 - the engine's inputs
@@ -230,33 +248,56 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     orders: CaseOrders | None = None,
     lookups: tuple[RemoteValues, ...] = (),
     clock: TaskClock | None = None,
+    most_waiting: int | None = None,
 ) -> EventAdvance:
     """Matches that become certain with the new events. `horizon` None: the input has ended.
     `planner` makes the plan once the events are known, and `orders` what each case of it runs; it
     remembers that from one advance to the next. `lookups`: of the program's remote sources, in
-    their order. `clock`: of the task; None: it begins with this advance."""
+    their order. `clock`: of the task; None: it begins with this advance. `most_waiting`: matches
+    are joined as their rows arrive where that is possible, and so many may wait in the state."""
     metrics = Metrics()
     fresh = drop_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
     metrics.rows = fresh.num_rows
-    known = _split_at_horizon(program, _add_flags(state, fresh), horizon)
+    keeps_matches = most_waiting is not None and horizon is not None and can_keep_matches(program)
+    if keeps_matches != (state.waiting is not None):
+        # These groups have other rows: all that have come, or those up to the horizon.
+        state = replace(state, groups=(), kept=(), waiting=None)
+    table = _add_flags(state, fresh)
+    known = (
+        _HorizonSplit(Events(program, table))
+        if keeps_matches
+        else _split_at_horizon(program, table, horizon)
+    )
     events = known.events
     metrics.buffered_events = events.largest_buffer()
     tally = ErrorTally(ansi=program.ansi, lookups=lookups)
     meter = Meter(events, program.limits, metrics, clock)
-    rows = _advance_status(program, events, horizon)
-    matching = AdvanceContext(program, events, rows, meter, tally, deciding_row(program))
+    waiting = None
+    if keeps_matches:
+        assert most_waiting is not None
+        assert horizon is not None
+        joined = 0 if state.waiting is None else state.size
+        given = _read_flag(events, GIVEN_COLUMN)
+        waiting = WaitingMatches(events, given, joined, horizon, most_waiting)
+    rows = _advance_status(program, events, horizon) if waiting is None else waiting.status
+    by = deciding_row(program) if waiting is None else "any"
+    matching = AdvanceContext(program, events, rows, meter, tally, by)
     matching.occurrences = OccurrenceFinder(matching)
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
     cases = CaseOrders(program) if orders is None else orders
-    eager = _EagerGroups(matching, (planner, cases), state, (horizon, known))
+    eager = _EagerGroups(matching, (planner, cases), state, (horizon, known), waiting)
     matches = _count_matches(_find_matches(eager, horizon), matching.meter, tally)
+    if waiting is not None:
+        found = ExhaustibleMatches(matches)
+        after = partial(_state_with_matches, eager, waiting, found, horizon)
+        return EventAdvance(events, found, after, metrics, matching.meter, waiting)
     used = None
     if program.consumption == "consume":
         matches, used = _consume_in_order(matching, matches)
     rest = _remaining_state(eager, used, known.later, horizon)
-    return EventAdvance(events, matches, rest, metrics, matching.meter)
+    return EventAdvance(events, matches, lambda: rest, metrics, matching.meter)
 
 
 class _EagerGroups:
@@ -269,18 +310,23 @@ class _EagerGroups:
         planning: tuple[BranchPlanner, CaseOrders],
         state: EventState,
         upto: tuple[int | float | None, _HorizonSplit],
+        waiting: WaitingMatches | None = None,
     ) -> None:
         (planner, self.orders), (horizon, rows) = planning, upto
         self.matching = matching
         self.plans: Sequence[BranchPlan] = ()
-        self.matchers: list[BranchMatcher] = []
+        self.matchers: Sequence[BranchMatcher] = []
         self.prefixes: dict[int, GroupPrefixes] = {}
+        self._waited = state.waiting or (), rows
         if matching.program.strategy != "any" or not matching.events.size:
             return
         self.plans = self.orders.shared(planner(matching), matching)
-        self.matchers = [
-            BranchMatcher(matching, number) for number in range(len(matching.program.branches))
-        ]
+        numbers = range(len(matching.program.branches))
+        self.matchers = (
+            [BranchMatcher(matching, number) for number in numbers]
+            if waiting is None
+            else [WaitingMatcher(matching, number, waiting) for number in numbers]
+        )
         # In the only advance an eager group is a join like any other.
         if (horizon is None and not state.groups) or not keeps_partial_matches(matching):
             return
@@ -304,8 +350,17 @@ class _EagerGroups:
         for number, (matcher, plan) in enumerate(zip(self.matchers, self.plans, strict=True)):
             prefixes = self.prefixes.get(number, {})
             whole = {frozenset(plan.eager): prefixes[len(plan.eager)]} if prefixes else {}
+            if isinstance(matcher, WaitingMatcher):
+                matcher.starts_from_kept = bool(prefixes)
             runs += matcher.runs(plan, whole, self.orders)
-        return run_together(runs)
+        return chain(self._waited_matches(), run_together(runs))
+
+    def _waited_matches(self) -> Iterator[MatchSet]:
+        stored, rows = self._waited
+        position = rows.positions() if stored else None
+        for matcher in self.matchers:
+            if isinstance(matcher, WaitingMatcher) and position is not None:
+                yield from matcher.finish_kept(stored, position)
 
     def kept(self, stay: Flags, place: Positions) -> tuple[StoredPartials, ...]:
         """`stay`: which positions stay in the state; `place`: their rows in it."""
@@ -408,8 +463,22 @@ def _read_flag(events: Events, name: str) -> Flags:
 # ---- the next state ----------------------------------------------------------------------------
 
 
+def _state_with_matches(
+    eager: _EagerGroups,
+    waiting: WaitingMatches,
+    found: ExhaustibleMatches,
+    horizon: int | float | None,
+) -> EventState:
+    found.exhaust()
+    return _remaining_state(eager, None, None, horizon, waiting)
+
+
 def _remaining_state(
-    eager: _EagerGroups, used: Flags | None, later: pa.Table | None, horizon: int | float | None
+    eager: _EagerGroups,
+    used: Flags | None,
+    later: pa.Table | None,
+    horizon: int | float | None,
+    waiting: WaitingMatches | None = None,
 ) -> EventState:
     if horizon is None:
         return EventState(None, None)
@@ -422,7 +491,7 @@ def _remaining_state(
     rows = np.flatnonzero(row_stays)
     place = (np.cumsum(row_stays) - 1)[events.permutation]
     given = np.zeros(events.size, dtype=np.bool_)
-    given[events.permutation] = matching.status != AHEAD
+    given[events.permutation] = matching.status != AHEAD if waiting is None else waiting.certain
     table = _set_flag(events.table.take(pa.array(rows)), GIVEN_COLUMN, given[rows])
     if used is not None:
         of_row = np.zeros(events.size, dtype=np.bool_)
@@ -430,7 +499,11 @@ def _remaining_state(
         table = _set_flag(table, USED_COLUMN, of_row[rows])
     if later is not None:
         table = pa.concat_tables([table, later])
-    return EventState(table, horizon, eager.groups(), eager.kept(stay, place))
+    matches = None if waiting is None else waiting.to_rows(place)
+    if waiting is not None and matches is None:
+        # The groups have rows beyond the horizon, which the next advance has not joined.
+        return EventState(table, horizon)
+    return EventState(table, horizon, eager.groups(), eager.kept(stay, place), matches)
 
 
 def _set_flag(table: pa.Table, name: str, flags: Flags) -> pa.Table:

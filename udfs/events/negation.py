@@ -8,7 +8,7 @@ occurrences of the group take the place of rows. A match's own rows never block 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,18 @@ class NegationChecker:
             self._own_rows(check, partials),
         )
         return self._is_free(check, scope)
+
+    def drop_covered(
+        self, covered: Sequence[Sequence[NegationCheck]], partials: Partials
+    ) -> Partials:
+        """The partials without those for which all checks of one of the tuples hold."""
+        for checks in covered:
+            if len(partials):
+                held = np.ones(len(partials), dtype=np.bool_)
+                for check in checks:
+                    held &= self.allow(check, partials)
+                partials = partials.take(~held)
+        return partials
 
     # ---- the forbidden range -------------------------------------------------------------------
 

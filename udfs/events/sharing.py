@@ -85,8 +85,7 @@ class BranchRun:
     def matches(self, begun: Beginning | None = None) -> Iterator[MatchSet]:
         """The matches of the case; with `begun`, those that go on from these partial matches."""
         for partials in self._complete(begun):
-            self.walk.matching.meter.count_matches(partials.earliest)
-            yield from self.matcher.match_sets(partials)
+            yield from self.matcher.finish(partials)
 
     def _complete(self, begun: Beginning | None) -> Iterator[Partials]:
         if begun is not None and begun.units == len(self.units):

@@ -105,6 +105,11 @@ class BranchSteps:
         return self._steps[key]
 
     @cached_property
+    def negations(self) -> tuple[NegationCheck, ...]:
+        """The checks of a complete match, but for those within an iteration."""
+        return tuple(self._compiler.checks_of(self.branch.negations))
+
+    @cached_property
     def covered(self) -> tuple[tuple[NegationCheck, ...], ...]:
         return tuple(tuple(self._compiler.checks_of(n)) for n in self.branch.covered)
 

@@ -242,13 +242,7 @@ class BranchWalk:
     def _drop_covered(self, partials: Partials) -> Partials:
         if partials.ceiling is not None:
             partials = partials.take(partials.earliest < partials.ceiling)
-        for checks in self.steps.covered:
-            if len(partials):
-                held = np.ones(len(partials), dtype=np.bool_)
-                for check in checks:
-                    held &= self._negations.allow(check, partials)
-                partials = partials.take(~held)
-        return partials
+        return self._negations.drop_covered(self.steps.covered, partials)
 
     # ---- pairs of a partial and a candidate ----------------------------------------------------
 

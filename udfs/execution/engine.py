@@ -77,14 +77,16 @@ def make_engine(
     bucket: int,
     *,
     is_sorted: bool = False,
+    joins_on_arrival: bool = False,
 ) -> Engine[Any]:
-    """`is_sorted`: rows come in their order, as in the parts of a batch."""
+    """`is_sorted`: rows come in their order, as in the parts of a batch. `joins_on_arrival`: what
+    can be matched when rows arrive is not put off to a later trigger."""
     # Each kind loads libraries that the other does not need.
     if isinstance(program, Program):
         from spark_cep.udfs.execution.event_engine import EventEngine  # noqa: PLC0415
 
         assert isinstance(output, EventOutput)
-        return EventEngine(program, output, bucket)
+        return EventEngine(program, output, bucket, joins_on_arrival=joins_on_arrival)
 
     from spark_cep.udfs.execution.row_engine import RowEngine  # noqa: PLC0415
 

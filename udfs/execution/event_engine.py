@@ -40,10 +40,17 @@ class EventEngine:
     """Implements `Engine`. `_segment`: the number that the next rows have in the store; None
     where nothing is stored."""
 
-    def __init__(self, program: Program, output: EventOutput, bucket: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        output: EventOutput,
+        bucket: int,
+        *,
+        joins_on_arrival: bool = False,
+    ) -> None:
         self._program = program
         self._output = output
-        self._adaptive = AdaptiveEngine(program)
+        self._adaptive = AdaptiveEngine(program, joins_on_arrival=joins_on_arrival)
         self._clock = TaskClock(program.limits.seconds, stopped=True)
         self._next_number = bucket << MATCH_NUMBER_SHIFT
         self._segment: int | None = None
@@ -114,6 +121,7 @@ class EventEngine:
             "stored_rows": count_stored_rows(header),
             "state_bytes": state.nbytes,
             "kept_partial_matches": sum(each["rows"] for each in header.kept),
+            "waiting_matches": sum(each["rows"] for each in header.waiting or ()),
         }
 
     # ---- matching ------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ Each row is then rewritten a constant number of times on average.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -50,8 +51,12 @@ def load_state(store: StateStore, header: StateHeader) -> EventState:
     parts = [part for part in _read_segments(store, header) if part.num_rows]
     events = pa.concat_tables(parts) if parts else None
     groups = tuple((branch, tuple(group)) for branch, group in header.groups)
-    kept = tuple(_read_partials(store, header)) if header.kept else ()
-    return EventState(events, header.horizon, groups, kept)
+    waiting = header.waiting or []
+    stored = tuple(_read_partials(store, header)) if header.kept or waiting else ()
+    kept, waited = stored[: len(header.kept)], stored[len(header.kept) :]
+    return EventState(
+        events, header.horizon, groups, kept, None if header.waiting is None else waited
+    )
 
 
 def save_state(store: StateStore, header: StateHeader, state: EventState) -> EventState:
@@ -101,10 +106,11 @@ def _apply_flags(table: pa.Table, places: Positions, flags: FlagBytes) -> pa.Tab
 
 
 def _read_partials(store: StateStore, header: StateHeader) -> Iterator[StoredPartials]:
-    """All partial matches are one blob: the columns of one set after those of another."""
+    """All partial matches, and then the matches that wait, are one blob: the columns of one set
+    after those of another."""
     numbers = np.frombuffer(store.read(_PARTIALS_BLOB), np.int32)
     at = 0
-    for each in header.kept:
+    for each in (*header.kept, *(header.waiting or ())):
         rows: dict[int, Positions] = {}
         for slot in each["group"]:
             length = each["lengths"].get(str(slot))
@@ -127,13 +133,21 @@ def _sort_by_place(state: EventState) -> EventState:
         return state
     order = np.argsort(places, kind="stable")
     rank = np.argsort(order)
-    kept = tuple(
-        StoredPartials(
-            each.branch, each.group, {slot: rank[rows] for slot, rows in each.rows.items()}
+
+    def ranked(stored: Iterable[StoredPartials]) -> tuple[StoredPartials, ...]:
+        return tuple(
+            StoredPartials(
+                each.branch, each.group, {slot: rank[rows] for slot, rows in each.rows.items()}
+            )
+            for each in stored
         )
-        for each in state.kept
+
+    return replace(
+        state,
+        events=state.events.take(pa.array(order)),
+        kept=ranked(state.kept),
+        waiting=None if state.waiting is None else ranked(state.waiting),
     )
-    return EventState(state.events.take(pa.array(order)), state.horizon, state.groups, kept)
 
 
 def _is_wasteful(header: StateHeader, segment: Positions) -> bool:
@@ -172,9 +186,7 @@ def _append_segment(
     places = _column(events, ROW_COLUMN).copy()
     places[-count:] = np.arange(count) | number << _PLACE_BITS
     at = events.schema.get_field_index(ROW_COLUMN)
-    return EventState(
-        events.set_column(at, ROW_COLUMN, pa.array(places)), state.horizon, state.groups, state.kept
-    )
+    return replace(state, events=events.set_column(at, ROW_COLUMN, pa.array(places)))
 
 
 def _write_flags(store: StateStore, header: StateHeader, state: EventState) -> None:
@@ -209,10 +221,15 @@ def _row_flags(events: pa.Table) -> FlagBytes:
 
 
 def _write_partials(store: StateStore, header: StateHeader, state: EventState) -> None:
-    had = bool(header.kept)
+    had = bool(header.kept or header.waiting)
     header.kept = [_describe_partials(each) for each in state.kept]
-    if state.kept:
-        parts = [each.rows[s].astype(np.int32).ravel() for each in state.kept for s in each.group]
+    waiting = state.waiting or ()
+    header.waiting = None
+    if state.waiting is not None:
+        header.waiting = [_describe_partials(each) for each in waiting]
+    stored = (*state.kept, *waiting)
+    if stored:
+        parts = [each.rows[s].astype(np.int32).ravel() for each in stored for s in each.group]
         store.write(_PARTIALS_BLOB, np.concatenate(parts).tobytes())
     elif had:
         store.remove(_PARTIALS_BLOB)

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 # ---- the header --------------------------------------------------------------------------------
 
 _MAGIC: Final = b"SCES"
+# A state in which matches wait has a version of its own, so that a release that does not know them
+# refuses it, and continues any other.
 _VERSION: Final = 2
+_WAITING_VERSION: Final = 3
 _PREFIX: Final = struct.Struct("<4sHI")  # magic, version, length of the JSON that follows
 _RESTART_HINT: Final = "or start from a new checkpoint location"
 
@@ -45,7 +48,8 @@ class StateHeader:
     `nonce` changes with every write. The rest is that of event patterns. `segments`: blobs of
     rows, as [number, rows, flags of all its rows or -1]. `number`: of the next match. `kept`,
     `groups`: the stored partial matches and their groups. `learnt`: what plans are
-    made from."""
+    made from. `waiting`: matches that wait for the watermark, as `kept`; None where they are found
+    when it has passed them."""
 
     identity: StateIdentity
     horizon: int | None = None
@@ -57,6 +61,7 @@ class StateHeader:
     kept: list[dict[str, Any]] = field(default_factory=list)
     groups: list[list[Any]] = field(default_factory=list)
     learnt: dict[str, Any] = field(default_factory=dict)
+    waiting: list[dict[str, Any]] | None = None
 
 
 def make_identity(fingerprint: str, schema: pa.Schema, buckets: int) -> StateIdentity:
@@ -82,8 +87,12 @@ def header_to_bytes(header: StateHeader) -> bytes:
         "groups": header.groups,
         "learnt": header.learnt,
     }
+    version = _VERSION
+    if header.waiting is not None:
+        body["waiting"] = header.waiting
+        version = _WAITING_VERSION
     text = json.dumps(body).encode()
-    return _PREFIX.pack(_MAGIC, _VERSION, len(text)) + text
+    return _PREFIX.pack(_MAGIC, version, len(text)) + text
 
 
 def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
@@ -96,9 +105,10 @@ def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
     magic, version, length = _PREFIX.unpack_from(data)
     if magic != _MAGIC or len(data) != _PREFIX.size + length:
         raise CepError("the state in the checkpoint is not spark-cep's", hint=_RESTART_HINT[3:])
-    if version != _VERSION:
+    if version not in {_VERSION, _WAITING_VERSION}:
         raise CepError(
-            f"the state in the checkpoint has format {version}, this release reads {_VERSION}",
+            f"the state in the checkpoint has format {version}, this release reads {_VERSION} and "
+            f"{_WAITING_VERSION}",
             hint=f"continue with the release that wrote it, {_RESTART_HINT}",
         )
     body = json.loads(data[_PREFIX.size :])
@@ -121,6 +131,7 @@ def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
         kept=body["kept"],
         groups=body["groups"],
         learnt=body["learnt"],
+        waiting=body.get("waiting"),
     )
 
 

@@ -80,7 +80,9 @@ def _advance_bucket(
     count = rows.num_rows
     memory = recall_state(job.token, arrived.bucket, header.nonce, BucketMemory)
     if memory is None:
-        engine = make_engine(job.program, job.output, arrived.bucket)
+        # A trigger that is to end in time does the work of its own rows.
+        is_bounded = job.shed is not None and job.shed.latency is not None
+        engine = make_engine(job.program, job.output, arrived.bucket, joins_on_arrival=is_bounded)
         memory = BucketMemory(engine, engine.load(store, header))
     engine, before = memory.engine, memory.state
     engine.open_remotes(arrived.scope, arrived.number)
