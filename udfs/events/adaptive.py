@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.events.chunks import Chunk
     from spark_cep.udfs.events.context import AdvanceContext, MatchSet
+    from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.events.engine import EventAdvance
     from spark_cep.udfs.program import PlanKind, Program
     from spark_cep.udfs.remotes.lookup import Lookup
@@ -68,7 +69,8 @@ class AdaptiveEngine:
     """Runs a program in advances and chooses its plan before each. `metrics` are complete when all
     matches have been taken. `lookups`: of the program's remote sources, in their order. `clock`: of
     the task that is running. `joins_on_arrival`: rows are to be joined in the advance that brings
-    them, whatever it costs to keep the matches that are not certain yet."""
+    them, whatever it costs to keep the matches that are not certain yet. `deadline`: when it stops
+    matching."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class AdaptiveEngine:
         self.program = program
         self.lookups = lookups
         self.clock = TaskClock(program.limits.seconds)
+        self.deadline: Deadline | None = None
         self.metrics = Metrics()
         self._is_hybrid = program.plan.kind == "hybrid" and program.adaptation.to_hybrid
         adapts = program.adaptation.kind != "off" and program.plan.kind in ADAPTABLE
@@ -101,6 +104,9 @@ class AdaptiveEngine:
         """The matches of all chunks, each with the advance whose events it has."""
         state = EventState()
         for chunk in chunks:
+            if self.deadline is not None and self.deadline.has_passed():
+                self.deadline.count_skipped(round(chunk.table.num_rows * self._start_share()))
+                continue
             self._has_changed = chunk.has_changed
             known = EventState() if chunk.fresh else state
             self._is_alone = chunk.horizon is None and known.events is None and not chunk.fresh
@@ -109,6 +115,11 @@ class AdaptiveEngine:
             for found in self.matches(step):
                 yield step, found
 
+    def _start_share(self) -> float:
+        """Of the rows so far, those with which matching began."""
+        assert self.deadline is not None
+        return self.deadline.begun / self.metrics.rows if self.metrics.rows else 1.0
+
     def step(self, state: EventState, table: pa.Table, horizon: int | float | None) -> EventAdvance:
         """One advance with the plan for its events."""
         started = perf_counter_ns()
@@ -116,7 +127,7 @@ class AdaptiveEngine:
         planner = self._planned if self._adapts else plan_branches
         step = advance_events(
             self.program, state, table, horizon, planner=planner, orders=self._orders,
-            lookups=self.lookups, clock=self.clock,
+            lookups=self.lookups, clock=self.clock, deadline=self.deadline,
             most_waiting=self._waiting.limit(
                 self._load.estimate(), is_kept=state.waiting is not None
             ),

@@ -8,7 +8,7 @@ which rows have to be new in this advance, `SlotCandidates` applies that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -197,15 +197,20 @@ def narrow_ranges(
     return PositionRanges(low, cut if valid is None else np.where(valid, cut, high))
 
 
-def pair_blocks(ranges: PositionRanges, size: int) -> Iterator[tuple[Positions, Positions]]:
-    """All pairs (partial, candidate index) in order, in blocks of at most `size`."""
+def pair_blocks(
+    ranges: PositionRanges, size: int | Callable[[], int]
+) -> Iterator[tuple[Positions, Positions]]:
+    """All pairs (partial, candidate index) in order, in blocks of at most `size`, which may change
+    from one block to the next."""
     counts = np.maximum(ranges.high - ranges.low, 0)
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     # Candidate index minus pair number is constant within a partial.
     shift = ranges.low - (ends - counts)
-    for start in range(0, total, size):
-        stop = min(start + size, total)
+    stop = 0
+    while stop < total:
+        start = stop
+        stop = min(start + (size if isinstance(size, int) else size()), total)
         first, last = np.searchsorted(ends, [start, stop - 1], side="right")
         here = np.minimum(ends[first : last + 1], stop) - np.maximum(
             ends[first : last + 1] - counts[first : last + 1], start

@@ -43,6 +43,7 @@ from spark_cep.udfs.events.context import (
     waits_for_horizon,
     window_has_passed,
 )
+from spark_cep.udfs.events.deadline import Deadline, DeadlinePassed
 from spark_cep.udfs.events.metrics import Meter, Metrics
 from spark_cep.udfs.events.occurrences import OccurrenceFinder
 from spark_cep.udfs.events.remote_needs import prefetch_candidates
@@ -249,12 +250,16 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     lookups: tuple[RemoteValues, ...] = (),
     clock: TaskClock | None = None,
     most_waiting: int | None = None,
+    deadline: Deadline | None = None,
 ) -> EventAdvance:
     """Matches that become certain with the new events. `horizon` None: the input has ended.
     `planner` makes the plan once the events are known, and `orders` what each case of it runs; it
     remembers that from one advance to the next. `lookups`: of the program's remote sources, in
     their order. `clock`: of the task; None: it begins with this advance. `most_waiting`: matches
-    are joined as their rows arrive where that is possible, and so many may wait in the state."""
+    are joined as their rows arrive where that is possible, and so many may wait in the state.
+    `deadline`: when matching stops. Rows whose matches were not found by then are old ones in the
+    next state, as if they had been found; it is for programs that `can_be_cut`."""
+    assert deadline is None or can_be_cut(program)
     metrics = Metrics()
     fresh = drop_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -273,6 +278,7 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     metrics.buffered_events = events.largest_buffer()
     tally = ErrorTally(ansi=program.ansi, lookups=lookups)
     meter = Meter(events, program.limits, metrics, clock)
+    meter.deadline = deadline
     waiting = None
     if keeps_matches:
         assert most_waiting is not None
@@ -298,6 +304,17 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
         matches, used = _consume_in_order(matching, matches)
     rest = _remaining_state(eager, used, known.later, horizon)
     return EventAdvance(events, matches, lambda: rest, metrics, matching.meter)
+
+
+def can_be_cut(program: Program) -> bool:
+    """Whether a match that is not found leaves the others as they are. Otherwise another one could
+    take its events, or its place."""
+    return program.strategy == "any" and program.consumption == "reuse"
+
+
+# Of the time that is left, for the partial matches of eager groups. They are found before any
+# match, so a deadline that they took up would leave no match in any trigger.
+KEEPING_SHARE = 0.5
 
 
 class _EagerGroups:
@@ -330,6 +347,11 @@ class _EagerGroups:
         # In the only advance an eager group is a join like any other.
         if (horizon is None and not state.groups) or not keeps_partial_matches(matching):
             return
+        # Groups that were cut stay in the state with what was found: the others are lost as matches
+        # are, and the next trigger goes on from there instead of beginning anew, to be cut again.
+        deadline = matching.meter.deadline
+        if deadline is not None:
+            matching.meter.deadline = deadline.part(KEEPING_SHARE)
         for number, plan in enumerate(self.plans):
             if self._is_kept(number, plan):
                 known = (number, plan.eager) in state.groups
@@ -339,6 +361,7 @@ class _EagerGroups:
                 ran = self.orders.describe(number, left_deep_shape(plan.eager))
                 with matching.meter.count_order(f"{ran}, to keep"):
                     self.prefixes[number] = extend_prefixes(self.matchers[number], plan.eager, old)
+        matching.meter.deadline = deadline
 
     def _is_kept(self, number: int, plan: BranchPlan) -> bool:
         """Not with a repeated group: every advance numbers its iterations again."""
@@ -357,10 +380,14 @@ class _EagerGroups:
 
     def _waited_matches(self) -> Iterator[MatchSet]:
         stored, rows = self._waited
-        position = rows.positions() if stored else None
-        for matcher in self.matchers:
-            if isinstance(matcher, WaitingMatcher) and position is not None:
-                yield from matcher.finish_kept(stored, position)
+        if not stored:
+            return
+        position = rows.positions()
+        waited = [m for m in self.matchers if isinstance(m, WaitingMatcher)]
+        # Those that go on waiting do so whether or not there is time for the others.
+        certain = [matcher.take_certain(stored, position) for matcher in waited]
+        for matcher, sets in zip(waited, certain, strict=True):
+            yield from matcher.finish_kept(sets)
 
     def kept(self, stay: Flags, place: Positions) -> tuple[StoredPartials, ...]:
         """`stay`: which positions stay in the state; `place`: their rows in it."""
@@ -396,7 +423,12 @@ def _find_matches(eager: _EagerGroups, horizon: int | float | None) -> Iterator[
 def _count_matches(
     matches: Iterator[MatchSet], meter: Meter, tally: ErrorTally
 ) -> Iterator[MatchSet]:
-    yield from matches
+    try:
+        yield from matches
+    except DeadlinePassed:
+        # Outside of walks: while complete matches were tested.
+        assert meter.deadline is not None
+        meter.deadline.count_skipped(0)
     meter.close()
     meter.metrics.condition_errors += tally.errors
 

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from spark_cep.udfs.task_clock import TaskClock, WorkReport
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.events.table import Events, Flags, Positions
     from spark_cep.udfs.program import Condition, Limits, Program, Tree
 
@@ -129,11 +131,30 @@ class Meter:
         self._place = {id(c): place for place, c in enumerate(events.program.conditions)}
         self._tests = np.zeros((len(events.program.conditions), 2))
         self._nodes: dict[tuple[int, frozenset[int]], list[int]] = {}
+        self._block_pairs = events.program.block_pairs
+        self.deadline: Deadline | None = None
         self.trace: WorkTrace | None = None
+
+    def block_pairs(self, width: int = 1) -> int | Callable[[], int]:
+        """How many pairs a block may have; so many times fewer where each is `width` times as
+        large."""
+        if self.deadline is None:
+            return max(1, self._block_pairs // width)
+        return partial(self._timed_block, self.deadline, width)
+
+    def _timed_block(self, deadline: Deadline, width: int) -> int:
+        return max(1, deadline.block_pairs(self._block_pairs) // width)
+
+    def check_deadline(self) -> None:
+        """Raises DeadlinePassed if there is no time left."""
+        if self.deadline is not None:
+            self.deadline.check()
 
     def count_pairs(self, earliest: Positions, pick: Positions) -> None:
         """Counts a block of pairs before they are tested. `pick`: the partial match of each,
         ascending; `earliest`: the position of the earliest row of every partial match."""
+        if self.deadline is not None:
+            self.deadline.check()
         self.metrics.pairs += len(pick)
         if self._limits.pairs is not None:
             first, added = self._pairs_by_stretch(earliest, pick)
@@ -151,6 +172,8 @@ class Meter:
 
     def count_join(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
         """Work of one join: the pairs evaluated and the partial matches they gave."""
+        if self.deadline is not None:
+            self.deadline.count_tested(pairs)
         counts = self._nodes.setdefault(node, [0, 0])
         counts[0] += pairs
         counts[1] += partials

@@ -79,7 +79,6 @@ class NegationChecker:
     def __post_init__(self) -> None:
         self.events = self.matching.events
         self.meter, self.tally = self.matching.meter, self.matching.tally
-        self._block = self.matching.program.block_pairs
         self._indexes: dict[tuple[int, bool], CandidateIndex] = {}
 
     def allow(self, check: NegationCheck, partials: Partials) -> Flags:
@@ -177,7 +176,7 @@ class NegationChecker:
         else:
             ranges = PositionRanges(below[rows.low], below[rows.high])
         blocked = np.zeros(len(scope.partials), dtype=np.bool_)
-        for partial, place in pair_blocks(ranges, self._block):
+        for partial, place in pair_blocks(ranges, self.meter.block_pairs()):
             self.meter.count_pairs(scope.partials.earliest, partial)
             negated = {variable: candidates[place]}
             blocks = self._blocking_pairs(check, scope, reader, partial, negated)
@@ -221,7 +220,7 @@ class NegationChecker:
                 np.searchsorted(found.first, rows.low), np.searchsorted(found.first, rows.high)
             )
         blocked = np.zeros(len(scope.partials), dtype=np.bool_)
-        for pick, place in pair_blocks(ranges, self._block):
+        for pick, place in pair_blocks(ranges, self.meter.block_pairs()):
             self.meter.count_pairs(scope.partials.earliest, pick)
             chosen = elements[place]
             inside = found.last[chosen] < rows.high[pick]

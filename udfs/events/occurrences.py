@@ -103,6 +103,8 @@ class OccurrenceFinder:
             if reads is not None and waiting > REDUCED_BLOCK:
                 blocks = [_keep_earliest(concatenate_members(blocks, variables), reads)]
                 waiting = 0
+        # Nothing is blocked by occurrences that were not found.
+        self._matching.meter.check_deadline()
         members = concatenate_members(blocks, variables)
         return members if reads is None else _keep_earliest(members, reads)
 

@@ -54,7 +54,7 @@ class Partials:
     def __len__(self) -> int:
         return len(self.earliest)
 
-    def take(self, index: Positions | Flags) -> Partials:
+    def take(self, index: Positions | Flags | slice) -> Partials:
         return Partials(
             {slot: bound[index] for slot, bound in self.elements.items()},
             self.earliest[index],

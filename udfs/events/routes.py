@@ -246,7 +246,7 @@ def _join_unit(walk: BranchWalk, task: WalkTask, step: Step, unit: JoinUnit) -> 
         meter.count_tests([e.condition for e in step.equalities], *sizes)
         ranges = equal
     node = walk.branch, task.bound | step.unit
-    for pick, place in pair_blocks(ranges, matching.program.block_pairs):
+    for pick, place in pair_blocks(ranges, meter.block_pairs()):
         chosen = places[place]
         possible = _possible_pairs(walk, step, (partials, right), (pick, chosen))
         meter.count_pairs(partials.earliest, pick)

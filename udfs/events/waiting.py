@@ -26,9 +26,11 @@ from spark_cep.udfs.events.context import (
     negation_places,
     waits_for_horizon,
 )
+from spark_cep.udfs.events.deadline import DeadlinePassed
 from spark_cep.udfs.events.negation import NegationChecker
 from spark_cep.udfs.events.partials import merge_partials
 from spark_cep.udfs.events.steps import BranchSteps
+from spark_cep.udfs.events.walk import WalkTask
 from spark_cep.udfs.planning.streams import KEEPING_SECONDS, PREFIX_SECONDS
 
 if TYPE_CHECKING:
@@ -132,27 +134,53 @@ class WaitingMatcher(BranchMatcher):
         self._checker = NegationChecker(matching, self.slots)
 
     def finish(self, partials: Partials) -> Iterator[MatchSet]:
-        return self._give_certain(partials, is_tested=not self.starts_from_kept)
+        certain = self._keep_uncertain(partials)
+        try:
+            certain = self._drop_blocked(certain, is_tested=not self.starts_from_kept)
+        except DeadlinePassed:
+            deadline = self.matching.meter.deadline
+            assert deadline is not None
+            deadline.count_skipped(0)
+            return
+        if len(certain):
+            yield from super().finish(certain)
 
-    def finish_kept(
-        self, stored: Sequence[StoredPartials], position: Positions
-    ) -> Iterator[MatchSet]:
-        """The matches that have waited in the state. `position`: of each row of its table."""
-        for each in stored:
-            if each.branch == self.number:
-                yield from self._give_certain(partials_from_rows(each, position), is_tested=False)
+    def take_certain(self, stored: Sequence[StoredPartials], position: Positions) -> list[Partials]:
+        """Of the matches that have waited in the state, those that are certain now; the others go
+        on waiting. `position`: of each row of its table."""
+        waited = (partials_from_rows(e, position) for e in stored if e.branch == self.number)
+        return merge_partials(map(self._keep_uncertain, waited))
 
-    def _give_certain(self, partials: Partials, *, is_tested: bool) -> Iterator[MatchSet]:
-        """`is_tested`: no NOT is violated by any row known."""
+    def finish_kept(self, certain: Sequence[Partials]) -> Iterator[MatchSet]:
+        """The matches among those that `take_certain` gave."""
+        tasks = (WalkTask(partials, frozenset(partials.elements)) for partials in certain)
+        deadline = self.matching.meter.deadline
+        found = (
+            self._test(tasks)
+            if deadline is None
+            else deadline.walk(tasks, self._test, count_parked=lambda: 0)
+        )
+        for partials in found:
+            yield from super().finish(partials)
+
+    def _test(self, tasks: Iterator[WalkTask]) -> Iterator[Partials]:
+        for task in tasks:
+            tested = self._drop_blocked(task.partials, is_tested=False)
+            if len(tested):
+                yield tested
+
+    def _keep_uncertain(self, partials: Partials) -> Partials:
+        """The certain ones."""
         is_certain = self._waiting.is_certain(partials)
         self._waiting.add(self.number, partials.take(~is_certain))
-        certain = partials.take(is_certain)
+        return partials.take(is_certain)
+
+    def _drop_blocked(self, certain: Partials, *, is_tested: bool) -> Partials:
+        """`is_tested`: no NOT is violated by any row known."""
         for check in () if is_tested else self._whole.negations:
             if len(certain):
                 certain = certain.take(self._checker.allow(check, certain))
-        certain = self._checker.drop_covered(self._whole.covered, certain)
-        if len(certain):
-            yield from super().finish(certain)
+        return self._checker.drop_covered(self._whole.covered, certain)
 
 
 class ExhaustibleMatches(Iterator["MatchSet"]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -100,17 +101,22 @@ class BranchWalk:
     keeps_all: bool = False
 
     def __post_init__(self) -> None:
-        self._block = self.matching.program.block_pairs
         self.slots: BranchSlots = self.pools.slots
         self._negations = NegationChecker(self.matching, self.slots)
         self._postponed = PostponedTasks(self) if self.matching.tally.lookups else None
 
     def run(self, route: WalkRoute, starts: Iterable[WalkTask] | None = None) -> Iterator[Partials]:
-        """Yields complete partials, depth first. `starts`: to go on from there.
+        """Complete partials, depth first; where there is a deadline, those found by then.
+        `starts`: to go on from there."""
+        begin = route.starts(self) if starts is None else iter(starts)
+        deadline = self.matching.meter.deadline
+        if deadline is None:
+            return self._run(route, begin)
+        return deadline.walk(begin, partial(self._run, route), self._count_parked)
 
-        The stack holds one iterator for each slot bound on the way.
-        """
-        pending = [route.starts(self) if starts is None else iter(starts)]
+    def _run(self, route: WalkRoute, starts: Iterator[WalkTask]) -> Iterator[Partials]:
+        """The stack holds one iterator for each slot bound on the way."""
+        pending = [starts]
         while pending or self._resume(pending):
             task = next(pending[-1], None)
             if task is None:
@@ -126,6 +132,9 @@ class BranchWalk:
                 pending.append(self._grow(task, task.growing))
             else:
                 pending.append(route.next_tasks(self, task))
+
+    def _count_parked(self) -> int:
+        return 0 if self._postponed is None else self._postponed.size
 
     def _resolve(
         self, task: WalkTask, route: WalkRoute, pending: list[Iterator[WalkTask]]
@@ -293,7 +302,7 @@ class BranchWalk:
         # keep the sum bounded.
         width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
         has_prefetched = self._postponed is None
-        for pick, place in pair_blocks(candidates.ranges, max(1, self._block // width)):
+        for pick, place in pair_blocks(candidates.ranges, self.matching.meter.block_pairs(width)):
             self.matching.meter.count_pairs(partials.earliest, pick)
             kept, chosen, bits = self.test_pairs(
                 step, partials, candidates.reader, pick, elements[place]
@@ -479,6 +488,11 @@ class PostponedTasks:
         self._complete: list[WalkTask] = []
         self._parked_partials = self._complete_partials = 0
         self._seen_arrivals = 0
+
+    @property
+    def size(self) -> int:
+        """The partial matches that wait."""
+        return self._parked_partials + self._complete_partials
 
     # ---- tests ---------------------------------------------------------------------------------
 
