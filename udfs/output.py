@@ -52,6 +52,7 @@ between plans, and there is one row of them for millions of matches. Its keys:
     remotes              {name: as udfs/remote_spec.py}, also of lookups behind the engine
     shed                 {variable: [rows that may match it kept, dropped]}, with shedding
     shed_recall          {"": [expected share of the matches left, times rows; rows]}
+    cut, left, starts    with a deadline; latency_us, bound_us on a stream with one
 
 A missing key means that nothing was counted.
 """
@@ -102,8 +103,19 @@ SPILL_METRICS: Final = (
     "spilled_rows",
     "spilled_bytes",  # written to the worker's local disk
 )
+# ... and of matching with a deadline; there only if there was one.
+DEADLINE_METRICS: Final = (
+    "cut",  # buckets whose matching was stopped
+    "left",  # rows and kept partial matches with which it began, not followed to their end
+    "starts",  # all of these
+)
+# On a stream with a bound, of each bucket.
+LATENCY_METRICS: Final = (
+    "latency_us",  # from the beginning of the trigger until the bucket was done
+    "bound_us",
+)
 PEAK_METRICS = frozenset(
-    {"peak_partial_matches", "buffered_events", "longest_task_us"}
+    {"peak_partial_matches", "buffered_events", "longest_task_us", *LATENCY_METRICS}
 )  # the largest counts, not the sum
 
 

@@ -21,7 +21,7 @@ from spark_cep.explanation.facts import (
     plan_title,
 )
 from spark_cep.explanation.remotes import remote_count_rows
-from spark_cep.explanation.shedding import measured_shedding_rows
+from spark_cep.explanation.shedding import deadline_rows, measured_shedding_rows
 from spark_cep.explanation.svg import clip_text
 from spark_cep.explanation.text import format_line
 
@@ -244,7 +244,7 @@ def comparison_lines(analysis: Analysis) -> Iterator[str]:
     if facts.get("shedding"):
         yield "Shedding"
         shed = measured_shedding_rows(facts["shedding"], counts.get("shed", {}), analysis.recall)
-        yield from (format_line(*row) for row in shed)
+        yield from (format_line(*row) for row in (*shed, *deadline_rows(counts)))
 
 
 def _run_text(analysis: Analysis) -> str:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from spark_cep.udfs.output import (
+    DEADLINE_METRICS,
     ENGINE_METRICS,
+    LATENCY_METRICS,
     PEAK_METRICS,
     PLANNING_METRICS,
     RANGE_METRICS,
@@ -30,8 +32,8 @@ def parse_counts(text: str) -> CountMap:
 
 
 def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
-    """The merged counts, with every key. A key of row patterns or of spilled rows is there if one
-    of `counts` has it.
+    """The merged counts, with every key. A key of row patterns, of spilled rows or of a deadline is
+    there if one of `counts` has it.
 
     >>> found = merge_counts([{"pairs": 2, "nodes": {"0:0": [2, 1]}}, {"nodes": {"0:0": [3, 3]}}])
     >>> found["pairs"], found["matches"], found["nodes"], found["swaps"]
@@ -42,9 +44,10 @@ def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
         name: _fold_count(name, [int(each.get(name, 0)) for each in every])
         for name in (*ENGINE_METRICS, *PLANNING_METRICS)
     }
-    for name in (*ROW_METRICS, *SPILL_METRICS, *RANGE_METRICS):
+    rare = (*SPILL_METRICS, *RANGE_METRICS, *DEADLINE_METRICS, *LATENCY_METRICS)
+    for name in (*ROW_METRICS, *rare):
         if name not in numbers and any(name in each for each in every):
-            numbers[name] = sum(int(each.get(name, 0)) for each in every)
+            numbers[name] = _fold_count(name, [int(each.get(name, 0)) for each in every])
     remotes = _merge_remotes([each.get("remotes", {}) for each in every])
     shed = {
         name: found
@@ -81,7 +84,22 @@ def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
     if of_rows:
         return {**rows, **spilled, **remotes}
     numbers = {name: int(counts[name]) for name in (*ENGINE_METRICS, *PLANNING_METRICS)}
-    return {**numbers, "plan_swaps": len(counts["swaps"]), **rows, **spilled, **remotes, **shed}
+    cut = cut_counts(counts)
+    swaps = {"plan_swaps": len(counts["swaps"])}
+    return {**numbers, **swaps, **rows, **spilled, **remotes, **shed, **cut}
+
+
+def cut_counts(counts: CountMap) -> dict[str, Any]:
+    """What a deadline left, if there was one; `left_share` of all rows and kept partial matches
+    with which matching began.
+
+    >>> cut_counts({"cut": 1, "left": 30, "starts": 120}), cut_counts({})
+    ({'cut': 1, 'left': 30, 'left_share': 0.25}, {})
+    """
+    if "cut" not in counts:
+        return {}
+    cut, left, begun = (int(counts[name]) for name in DEADLINE_METRICS)
+    return {"cut": cut, "left": left, "left_share": left / begun if begun else float(cut > 0)}
 
 
 def _shed_by_variable(shed: Mapping[str, Sequence[int]]) -> dict[str, dict[str, int]]:

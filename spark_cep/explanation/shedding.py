@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spark_cep.explanation.counts import cut_counts
 from spark_cep.udfs.shedding.quota import KEEP_NONE
 from spark_cep.udfs.shedding.utility import LEVELS
 
@@ -109,3 +110,24 @@ def measured_shedding_rows(
         found, kept = recall
         share = format_percent(kept / found)
         yield "recall", f"{share}: {kept:,} of {found:,} matches of a sample; {estimated}"
+
+
+def deadline_rows(counts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What matching left at its deadline, if it had one.
+
+    >>> list(deadline_rows({"cut": 2, "left": 30, "starts": 120}))
+    [('deadline', 'passed in 2 buckets: 25% of the work was left')]
+    >>> list(deadline_rows({"cut": 0, "left": 0, "starts": 120})), list(deadline_rows({}))
+    ([('deadline', 'not reached')], [])
+    """
+    found = cut_counts(counts)
+    if not found:
+        return
+    if not found["cut"]:
+        yield "deadline", "not reached"
+        return
+    buckets = f"{found['cut']:,} bucket{'s' * (found['cut'] != 1)}"
+    yield (
+        "deadline",
+        f"passed in {buckets}: {format_percent(found['left_share'])} of the work was left",
+    )

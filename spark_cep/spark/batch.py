@@ -54,8 +54,9 @@ def run_batch(query: Query) -> DataFrame:
 
     def match(df: DataFrame, program: Program | RowProgram, part: int = 0) -> DataFrame:
         function = bucket_entry(
-            worker_program(program), query.output, answer_schema, title, part=part, memory=memory
-        )
+            worker_program(program), query.output, answer_schema, title, part=part, memory=memory,
+            bound=query.bound,
+        )  # fmt: skip
         return df.mapInArrow(function, schema)
 
     def match_ranges(rows: DataFrame, ranges: int) -> DataFrame:

@@ -10,7 +10,7 @@ nothing; a streaming query over all its triggers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_cep.udfs.program import Program
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.execution.row_engine import CompiledRowProgram
+    from spark_cep.udfs.execution.shedding import StageBound
     from spark_cep.udfs.output import EventOutput, RowOutput
     from spark_cep.udfs.remotes.stage import LookupStage
     from spark_cep.udfs.row_program import RowProgram
@@ -51,10 +52,11 @@ def bucket_entry(  # noqa: PLR0913 - what is shipped to the workers
     *,
     part: int = 0,
     memory: int | None = None,
+    bound: StageBound | None = None,
 ) -> WorkerFunction:
     """Matches the rows of one bucket. `schema`: of the answer. `title`: what Spark shows in its
     plans and its UI. `part`: tells functions of one answer apart. `memory`: what a worker may take
-    before it spills rows; None: by its limits.
+    before it spills rows; None: by its limits. `bound`: how long all buckets may match.
 
     A bucket reports that it begins and that it has ended, so that the driver can tell an action
     that read the whole answer from one that stopped early."""
@@ -64,7 +66,10 @@ def bucket_entry(  # noqa: PLR0913 - what is shipped to the workers
 
         stage, partition = _stage_and_partition()
         bucket = partition + (part << _PART_SHIFT)
-        answer = run(program, output, batches, bucket, task_scope().name, memory=memory)
+        timed = None if bound is None else replace(bound, stage=_stage_attempt())
+        answer = run(
+            program, output, batches, bucket, task_scope().name, memory=memory, bound=timed
+        )
         return _with_reports(answer, schema, [stage, part, partition])
 
     match_bucket.__name__ = match_bucket.__qualname__ = title
@@ -161,6 +166,14 @@ def task_scope() -> TaskScope:
     if query is None:
         return TaskScope(f"stage {context.stageId()}")
     return TaskScope(f"query {query}", context.getLocalProperty(_TRIGGER_PROPERTY))
+
+
+def _stage_attempt() -> str:
+    """The stage, and how often Spark has tried this task: one that is tried again begins anew."""
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context = TaskContext.get()
+    return "" if context is None else f"{context.stageId()}.{context.attemptNumber()}"
 
 
 def _stage_and_partition() -> tuple[int, int]:

@@ -91,9 +91,10 @@ from spark_cep.spark.shedding import (
     shed_counts,
 )
 from spark_cep.spark.shedding_report import add_shedding_facts, add_stream_shedding_facts
-from spark_cep.spark.source import estimate_bytes, estimate_size, row_bytes
+from spark_cep.spark.source import count_cores, estimate_bytes, estimate_size, row_bytes
 from spark_cep.spark.stream import check_bounded, check_consumption, check_watermark
 from spark_cep.spark.typing import SparkTyper
+from spark_cep.udfs.execution.shedding import StageBound, overtime
 from spark_cep.udfs.program import Adaptation, Program
 
 if TYPE_CHECKING:
@@ -313,6 +314,16 @@ class EventQuery:
     @property
     def worker_shedding(self) -> StreamSheddingSpec | None:
         return None if self._stream_shedding is None else self._stream_shedding.in_front
+
+    @property
+    def bound(self) -> StageBound | None:
+        shed, shedding = self.request.options.shed, self._shedding
+        seconds = None if shed is None else shed.latency_seconds()
+        if shed is None or seconds is None or shedding is None or self.source.is_streaming:
+            return None
+        rows = shedding.share * shedding.looked.rows
+        cores = count_cores(self.source.df.sparkSession)
+        return StageBound(seconds * shed.safety * overtime(shed.safety), rows, cores)
 
     def recall(self) -> tuple[int, int] | None:
         assert self._shedding is not None

@@ -399,6 +399,7 @@ def _trigger_metrics(progress: list[Mapping[str, Any]]) -> Iterator[dict[str, An
                 ),
                 **{name: sum(int(b.get(name, 0)) for b in buckets) for name in STREAM_METRICS},
                 **_shedding_metrics(counts, buckets),
+                **_latency_metrics(counts, each),
                 "orders": counts["orders"],
                 "swaps": counts["swaps"],
             }
@@ -413,6 +414,17 @@ def _shedding_metrics(counts: CountMap, buckets: list[CountMap]) -> dict[str, An
         "estimated_recall": trigger_recall(counts.get("shed_recall", {})),
         "shedding_us": sum(int(each.get("shedding_us", 0)) for each in buckets),
     }
+
+
+def _latency_metrics(counts: CountMap, progress: Mapping[str, Any]) -> dict[str, Any]:
+    """For a query with a bound: the seconds of the trigger, and whether it took longer. Workers
+    know when their rows were packed and when they were done, and Spark how long the whole trigger
+    took; where it says so, that counts."""
+    if "bound_us" not in counts:
+        return {}
+    whole = (progress.get("durationMs") or {}).get("triggerExecution", 0)
+    seconds = max(int(counts["latency_us"]) / 1e6, int(whole) / 1e3)
+    return {"latency": seconds, "missed": int(seconds > int(counts["bound_us"]) / 1e6)}
 
 
 def _bucket_texts(row: Any) -> list[str]:

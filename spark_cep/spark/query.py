@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spark_cep.spark.projection import MatchFrame
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.canonical import Data
+    from spark_cep.udfs.execution.shedding import StageBound
     from spark_cep.udfs.output import EventOutput, RowOutput
     from spark_cep.udfs.program import Program
     from spark_cep.udfs.row_program import RowProgram
@@ -92,6 +93,11 @@ class Query(Protocol):
 
     def report(self, layout: Layout, number: int) -> MatchPlan:
         """What explain shows."""
+        ...
+
+    @property
+    def bound(self) -> StageBound | None:
+        """How long the tasks of a batch may match, where that is bounded."""
         ...
 
     def recall(self) -> tuple[int, int] | None:

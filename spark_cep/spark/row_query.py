@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from spark_cep.rows.compiled import CompiledRowPattern, CompiledRowQuery
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.canonical import Data
+    from spark_cep.udfs.execution.shedding import StageBound
     from spark_cep.udfs.output import RowOutput
     from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.shedding.utility import StreamSheddingSpec
@@ -257,6 +258,10 @@ class RowQuery:
 
     @property
     def worker_shedding(self) -> StreamSheddingSpec | None:
+        return None
+
+    @property
+    def bound(self) -> StageBound | None:
         return None
 
     def recall(self) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.explanation.plan import MatchPlan
 from spark_cep.explanation.shedding import format_percent
 from spark_cep.shed import Shed
+from spark_cep.udfs.execution.shedding import overtime
 from spark_cep.udfs.shedding.utility import tables_in
 
 if TYPE_CHECKING:
@@ -84,7 +85,13 @@ def _describe_where(shed: Shed) -> str:
         when = "in triggers that bring more"
     else:
         when = "in every trigger"
-    return f"in front of the engine, {when}{by}"
+    stops = "" if shed.latency is None else f"; matching stops at {stop_percent(shed)} of it"
+    return f"in front of the engine, {when}{by}{stops}"
+
+
+def stop_percent(shed: Shed) -> str:
+    """When matching stops, as a part of the latency that was asked for."""
+    return format_percent(shed.safety * overtime(shed.safety))
 
 
 def _variable_names(variables: Sequence[Variable], mask: int) -> list[str]:

@@ -239,8 +239,10 @@ def test_with_room_for_all_nothing_is_shed_or_said(
     names = [plan_name(each, capsys) for each in (answer, shed(stock, None))]
     assert len({re.sub(r"est\. .*?\), ", "", name) for name in names}) == 1
     assert pairs(answer) == full
-    assert cep.metrics(answer)["estimated_recall"] == 1
-    assert "shed" not in cep.metrics(answer)
+    found = cep.metrics(answer)
+    assert found["estimated_recall"] == 1
+    assert "shed" not in found
+    assert (found["cut"], found["left"], found["left_share"]) == (0, 0, 0)
     cep.explain(answer)
     assert "all rows: matching 4," in capsys.readouterr().out
 
@@ -253,6 +255,37 @@ def test_too_little_time_sheds(stock: DataFrame, capsys: pytest.CaptureFixture[s
     tighter = shed(stock, Shed(latency="0.5 milliseconds"))
     assert cep.plan_of(tighter).to_dict()["shedding"]["share"] <= facts["share"]
     assert "shed to" in plan_name(answer, capsys)
+
+
+def test_a_clock_stops_what_takes_longer_than_expected(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pair takes 20 microseconds, asleep, of which the driver knows nothing: all 250,000 of them
+    would take five seconds."""
+
+    def slow(a: Any, b: Any) -> Any:
+        import time
+
+        time.sleep(2e-5 * len(a))
+        return b > a
+
+    cep.udf(slow, returns="boolean", name="slow_rise")
+    rows = spark.range(0, 1000, 1, 1).selectExpr("id AS t", "id % 2 AS kind", "id * 7 % 101 AS x")
+    pattern = seq(event("a", "kind = 0"), event("b", "kind = 1")).where("slow_rise(a.x, b.x)")
+    answer = rows.match_pattern(
+        pattern.within(2000), order_by="t", shed=Shed(latency="1 second", safety=1.0)
+    )
+    given = answer.selectExpr("a.t", "b.t", "a.x < b.x").collect()
+    assert given
+    assert len({(a, b) for a, b, _ in given}) == len(given)
+    assert all(a < b and rises for a, b, rises in given)
+    found = cep.metrics(answer)
+    assert found["cut"] == 1
+    assert 0 < found["left_share"] < 1
+    assert found["longest_task_us"] < 1_300_000
+    assert found["pairs"] < 100_000
+    cep.explain(answer, mode="analyze")
+    assert "passed in 1 bucket: " in capsys.readouterr().out
 
 
 def test_the_answer_carries_a_flag_in_the_plans_name(

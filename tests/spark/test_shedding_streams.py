@@ -163,7 +163,46 @@ def test_the_latency_bound_holds_under_four_peaks(spark: SparkSession, tmp_path:
     assert max(took[each["trigger"]] for each in triggers[1:]) < bound
     assert any(dropped(each) for each in triggers)
     assert all(0 <= each["estimated_recall"] <= 1 for each in triggers)
-    assert all(each["matches"] for each in triggers)
+    assert all(each["matches"] for each in triggers[1:])
+    assert [each["latency"] >= took[each["trigger"]] for each in triggers] == [True] * len(sizes)
+    assert not any(each["missed"] for each in triggers[1:])
+
+
+def test_a_deadline_holds_the_bound_where_rows_take_longer_than_before(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A pair takes 50 microseconds, asleep, in the third trigger only, and none in those before.
+    That one would take ten seconds."""
+    files = Files(tmp_path, COLUMNS, SCHEMA)
+    for trigger in range(4):
+        kinds = ["A", "B"] * 450
+        x = 1.0 if trigger == 2 else 0.0
+        files.put([(trigger * 100.0 + n / 100, 1, kind, x) for n, kind in enumerate(kinds)])
+
+    def sometimes_slow(a: Any, b: Any) -> Any:
+        import time
+
+        time.sleep(5e-5 * float(a.sum()))
+        return b >= a
+
+    cep.udf(sometimes_slow, returns="boolean", name="sometimes_slow")
+    pattern = (
+        seq(event("a", "kind = 'A'"), event("b", "kind = 'B'"))
+        .where("sometimes_slow(a.x, b.x)")
+        .within("20 seconds")
+    )
+    spark.conf.set("spark.cep.buckets", "1")
+    matches = files.stream(spark).match_pattern(
+        pattern, **KEYED, measures={"x": "a.x"}, shed=cep.Shed(latency="4 seconds")
+    )
+    query = matches.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination()
+    _, second, slow, last = progress(query)[:4]
+    assert [each["cut"] for each in (second, slow, last)] == [0, 1, 0]
+    assert 0 < slow["left_share"] < 1
+    assert 0 < slow["matches"] < second["matches"]
+    assert second["latency"] < slow["latency"] < 4
+    assert [each["missed"] for each in (second, slow, last)] == [0, 0, 0]
 
 
 def plain(progress: Any) -> Any:
@@ -183,6 +222,8 @@ def test_while_there_is_room_a_stream_loses_nothing(spark: SparkSession, tmp_pat
         assert sorted(given.collect()) == sorted(every.collect())
         assert [dropped(each) for each in progress(query)] == [0, 0, 0]
         assert {each["estimated_recall"] for each in progress(query)} == {1.0}
+        cuts = {(each["cut"], each["missed"]) for each in progress(query) if "cut" in each}
+        assert cuts == ({(0, 0)} if "latency" in bound else set())
 
 
 def test_a_query_may_go_on_with_another_bound(spark: SparkSession, tmp_path: Path) -> None:

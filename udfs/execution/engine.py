@@ -17,6 +17,7 @@ from spark_cep.udfs.output import EventOutput, RowOutput
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.row_engine import CompiledRowProgram
     from spark_cep.udfs.execution.state import StateHeader, StateStore
 
@@ -42,6 +43,9 @@ class Engine(Protocol[State]):
     def open_remotes(self, scope: str, trigger: str | None = None) -> None:
         """Says where looked-up values are shared: all of them within `scope`, those that may
         change within one trigger."""
+
+    def set_deadline(self, deadline: Deadline | None) -> None:
+        """When the following advances stop matching. Only event patterns have one."""
 
     def advance(
         self, state: State, rows: pa.Table, horizon: int | float | None

@@ -26,6 +26,7 @@ from spark_cep.udfs.task_clock import TaskClock
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.state import StateHeader, StateStore
     from spark_cep.udfs.output import EventOutput
     from spark_cep.udfs.program import Program
@@ -62,6 +63,9 @@ class EventEngine:
     def open_remotes(self, scope: str, trigger: str | None = None) -> None:
         self._adaptive.lookups = _get_lookups(self._program, scope, trigger)
 
+    def set_deadline(self, deadline: Deadline | None) -> None:
+        self._adaptive.deadline = deadline
+
     def advance(
         self, state: EventState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, EventState]:
@@ -92,7 +96,8 @@ class EventEngine:
         taken, self._adaptive.metrics = self._adaptive.metrics, Metrics()
         taken.longest_task_us = round(self._clock.seconds * 1e6)
         taken.slow_tasks = int(self._clock.warnings > 0)
-        return taken.to_dict()
+        deadline = self._adaptive.deadline
+        return {**taken.to_dict(), **({} if deadline is None else deadline.to_dict())}
 
     # ---- between the triggers of a stream ------------------------------------------------------
 

@@ -21,6 +21,7 @@ from spark_cep.udfs.values.tally import ErrorTally
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.state import StateHeader, StateStore
     from spark_cep.udfs.output import RowOutput
     from spark_cep.udfs.program import Order
@@ -79,6 +80,10 @@ class RowEngine:
 
     def open_remotes(self, scope: str, trigger: str | None = None) -> None:
         """The engine of row patterns looks nothing up: Spark does, before it and behind it."""
+
+    def set_deadline(self, deadline: Deadline | None) -> None:
+        """A row pattern has none: without one match, others would take its rows."""
+        assert deadline is None
 
     def advance(
         self,

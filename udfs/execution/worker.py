@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -34,8 +35,10 @@ from spark_cep.udfs.execution.memory import (
 from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.engine import Engine
     from spark_cep.udfs.execution.row_engine import CompiledRowProgram
+    from spark_cep.udfs.execution.shedding import StageBound
     from spark_cep.udfs.execution.spilling import OrderedParts, Part, PartOrder, SpillFile
     from spark_cep.udfs.output import EventOutput, RowOutput
     from spark_cep.udfs.row_program import RowProgram
@@ -49,11 +52,15 @@ def run(  # noqa: PLR0913 - what the driver ships
     scope: str = "",
     *,
     memory: int | None = None,
+    bound: StageBound | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """All matches of the batches, then one row of metrics. An empty bucket gives no row. `scope`:
     within which remote values count as constant. `memory`: bytes that rows and their matching may
-    take before rows are spilled; None: a default, less where the system grants little."""
+    take before rows are spilled; None: a default, less where the system grants little. `bound`:
+    when matching stops, whatever was found by then."""
     try:
+        if bound is not None:
+            _begin_task(bound)
         batches = iter(batches)
         # What the system grants is looked up for buckets only that are not small.
         read, is_all = read_batches(batches, PART_COST, min(memory or LEAST_BUDGET, LEAST_BUDGET))
@@ -69,6 +76,8 @@ def run(  # noqa: PLR0913 - what the driver ships
         engine.open_remotes(scope)
         matcher = BucketMatcher(_plain_program(program), engine, budget)
         rows = pa.Table.from_batches(read)
+        if bound is not None:
+            engine.set_deadline(_task_deadline(bound, rows.num_rows if is_all else None))
         # From here on only the matcher holds the rows, so it may let go of them.
         del read
         matches = matcher.match(rows) if is_all else matcher.match_parts(rows, batches)
@@ -80,6 +89,18 @@ def run(  # noqa: PLR0913 - what the driver ships
         raise WorkerError(error) from None
     except MemoryError:
         raise WorkerError(memory_error()) from None
+
+
+def _begin_task(bound: StageBound) -> None:
+    from spark_cep.udfs.execution.shedding import begin_task  # noqa: PLC0415 - few queries shed
+
+    begin_task(bound.stage, perf_counter())
+
+
+def _task_deadline(bound: StageBound, rows: int | None) -> Deadline:
+    from spark_cep.udfs.execution.shedding import task_deadline  # noqa: PLC0415
+
+    return task_deadline(bound, rows)
 
 
 def without_row_limit(program: Program | CompiledRowProgram) -> Program | CompiledRowProgram:

@@ -86,12 +86,14 @@ class TimeBudget:
 
     A trigger has to end `latency` seconds after it began, and Spark needs a part of that: planning
     before the rows arrive, writing the state and the matches afterwards. What is left when it is a
-    bucket's turn is divided by rows among the buckets still to come, `parallel` at a time.
+    bucket's turn is divided by rows among the buckets still to come, `parallel` at a time. `began`:
+    the trigger, as far as its buckets tell.
     """
 
     latency: float
     safety: float
     parallel: int
+    began: float | None = None
     _trigger: str | None = None
     _done: int = 0
     _ended: float | None = None
@@ -101,9 +103,17 @@ class TimeBudget:
         """The seconds that a bucket with so many rows may take from now on."""
         if trigger != self._trigger:
             self._begin(trigger, arrival)
-        left = self.latency * self.safety - self.spark_seconds - max(now - arrival.began, 0.0)
+        self.began = arrival.began
+        left = self._left(arrival.began, now)
         ahead = max(arrival.rows - self.parallel * self._done, rows, 1)
         return max(left, 0.0) * min(1.0, self.parallel * rows / ahead)
+
+    def rest(self, trigger: str | None, now: float) -> float:
+        """The seconds that are left for a bucket without rows. Their turns come last."""
+        if trigger != self._trigger or self.began is None:
+            # No task has packed rows, so when the trigger began is not known.
+            self._trigger, self._done, self.began = trigger, 0, now
+        return max(self._left(self.began, now), 0.0)
 
     def ended(self, rows: int, now: float) -> None:
         """A bucket with so many rows is done."""
@@ -121,6 +131,9 @@ class TimeBudget:
         if self._ended is not None and arrival.began > self._ended:
             self._gaps = [*self._gaps, arrival.began - self._ended][-_MOST_GAPS:]
         self._trigger, self._done = trigger, 0
+
+    def _left(self, began: float, now: float) -> float:
+        return self.latency * self.safety - self.spark_seconds - max(now - began, 0.0)
 
 
 # ---- density -------------------------------------------------------------------------------------

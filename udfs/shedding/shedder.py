@@ -108,7 +108,8 @@ class Shedder:
     ) -> BucketTurn:
         """The bound of a bucket in this trigger. Without an arrival there are no rows."""
         if arrival is None:
-            return BucketTurn(bucket)
+            rest = None if self._budget is None else self._budget.rest(trigger, self.clock())
+            return BucketTurn(bucket, budget=rest)
         if self._budget is not None:
             seconds = self._budget.seconds(trigger, arrival, rows, self.clock())
             return BucketTurn(bucket, budget=seconds)
@@ -116,6 +117,11 @@ class Shedder:
             allowed = self.spec.rows_per_second * self._seconds_since(trigger, arrival)
             return BucketTurn(bucket, quota=allowed * rows / max(arrival.rows, 1))
         return BucketTurn(bucket, share=self.spec.keep)
+
+    @property
+    def trigger_began(self) -> float | None:
+        """When the trigger began, as far as its buckets tell; None without a latency."""
+        return None if self._budget is None else self._budget.began
 
     def admit(self, turn: BucketTurn, rows: pa.Table) -> Admission:
         """The new rows of a bucket that the engine receives."""
