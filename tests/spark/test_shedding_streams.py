@@ -245,6 +245,39 @@ def test_a_query_may_go_on_with_another_bound(spark: SparkSession, tmp_path: Pat
     assert [kept(each) for each in progress(query)] == [100]
 
 
+def test_matches_that_wait_for_a_not_are_given_by_a_query_that_goes_on_without_a_bound(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pattern = seq(
+        event("a", "kind = 'A'"), no(event("x", "x > 2")), event("b", "kind = 'B'")
+    ).within("2 seconds")
+    files = written(tmp_path / "in", [200])
+
+    def ran(**options: Any) -> list[dict[str, Any]]:
+        matches = files.stream(spark, "2 seconds").match_pattern(
+            pattern, **KEYED, measures={"a_at": "a.ts", "b_at": "b.ts"}, **options
+        )
+        writer = matches.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return cep.streaming.metrics(query)
+
+    # Spark's last trigger has only moved the watermark: what waits then is in the checkpoint.
+    last = ran(shed=cep.Shed(latency="10 minutes"))[-1]
+    assert (last["rows"], last["pairs"]) == (0, 0)
+    assert last["waiting_matches"] > 0
+    # A row at the end that moves the watermark past all others.
+    files.put([(1000.0, 1, "A", 0.0)])
+    assert ran()[-1]["waiting_matches"] == 0
+    given = spark.read.parquet(str(tmp_path / "out"))
+    every = files.batch(spark).match_pattern(
+        pattern, **KEYED, measures={"a_at": "a.ts", "b_at": "b.ts"}
+    )
+    assert given.count() == every.count() > last["waiting_matches"]
+    assert given.exceptAll(every.select(given.columns)).count() == 0
+
+
 @pytest.mark.parametrize(
     ("shed", "message"),
     [
