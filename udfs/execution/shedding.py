@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 # Of the part of a bound that is not planned with, a bucket may use so much before it is stopped.
 # The rest is for what comes after matching: the last block, the state, the answer.
 OVERTIME_SHARE: Final = 0.5
-# A bucket whose work was cut took so many times as long at most, as far as is learnt from it.
-MOST_WORK_FACTOR: Final = 10.0
+# What a bucket that was cut would have taken, at most so many times as long, as far as is learnt
+# from it. What was left is counted in blocks of rows, and a deadline is there next time too.
+MOST_WORK_FACTOR: Final = 3.0
 
 
 def overtime(safety: float) -> float:
