@@ -180,7 +180,7 @@ def bound_claims(cells: Sequence[Cell]) -> list[Claim]:
 
 def ahead_claims(cells: Sequence[Cell]) -> list[Claim]:
     found = []
-    for other in ("random", "frequency"):
+    for other in POLICIES[1:]:
         mine = [(one, one.outcomes["utility"].share, one.outcomes[other].share) for one in cells]  # type: ignore[index]
         behind = [one.name for one, own, theirs in mine if own < theirs - TIE]
         figures = f"{len(cells) - len(behind)} of {len(cells)}"

@@ -41,8 +41,8 @@ from tests.memory_store import InMemoryStore
 if TYPE_CHECKING:
     from benchmarks.shed_queries import Query
 
-How = Literal["none", "utility", "random", "frequency"]
-POLICIES: tuple[How, ...] = ("utility", "random", "frequency")
+How = Literal["none", "utility", "keys", "darling", "random"]
+POLICIES: tuple[How, ...] = ("utility", "keys", "darling", "random")
 PlanKind = Literal["chain", "auto"]
 # The paper's latency bound and safety factor.
 BOUND, SAFETY = 1.5, 0.8

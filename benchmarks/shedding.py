@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.shedding.utility import SheddingPolicy
 
-POLICIES: tuple[SheddingPolicy, ...] = ("utility", "random", "frequency")
+POLICIES: tuple[SheddingPolicy, ...] = ("utility", "keys", "darling", "random")
 KEEP = 0.3
 BATCH = Stock(rows=2_000_000, keys=100)
 # Matching takes more than five times the floor, and finds few matches.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import SheddingPolicy
 
 
-POLICIES: tuple[SheddingPolicy, ...] = ("utility", "random", "frequency")
+POLICIES: tuple[SheddingPolicy, ...] = ("utility", "keys", "darling", "random", "frequency")
 _EXAMPLE = (
     'shed=cep.Shed(keep=0.3), cep.Shed(latency="1.5 seconds") or cep.Shed(rows_per_second=1e5)'
 )
@@ -48,9 +48,10 @@ class Shed:
             and for each second of event time in a batch.
         history: past rows of a stream, with its columns. The utility of rows is then known before
             the first trigger, and Spark applies `keep` before the shuffle.
-        policy: "utility" drops the rows that are least likely to be in a match, and divides the
-            quota among the kinds of rows by the load that they cause (DARLING). "random" and
-            "frequency" are baselines: they drop any rows, or any rows of the most frequent kinds.
+        policy: "utility" drops the rows that the fewest matches are expected to lose, or whole
+            blocks (a key in a stretch of time) where that keeps more. The others are to compare
+            it with: "keys" drops whole blocks, "darling" rows by the paper's utility and quotas,
+            "random" any rows, "frequency" any rows of the most frequent kinds.
         safety: the part of `latency` that shedding plans with.
         seed: decides which of the rows of equal utility are dropped.
 

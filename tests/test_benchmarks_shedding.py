@@ -180,14 +180,18 @@ def told(query: Query, **by_how: tuple[float, float]) -> Cell:
 
 
 def test_claims_say_where_utility_is_behind_or_late() -> None:
-    good = told(SMALL, none=(1, 9), utility=(0.9, 1.4), random=(0.3, 1), frequency=(0.2, 1))
-    late = told(SMALL, none=(1, 9), utility=(0.2, 1.6), random=(0.3, 1), frequency=(0.2, 1))
+    good = told(
+        SMALL, none=(1, 9), utility=(0.9, 1.4), keys=(0.4, 1), darling=(0.2, 1), random=(0.3, 1)
+    )
+    late = told(
+        SMALL, none=(1, 9), utility=(0.2, 1.6), keys=(0.3, 1), darling=(0.2, 1), random=(0.3, 1)
+    )
     assert all(claim.holds for claim in [*bound_claims([good]), *ahead_claims([good])])
     bound, first = bound_claims([good, late])
     assert (bound.holds, first.holds) == (False, True)
     assert "1.60 s" in bound.figures
-    random, frequency = ahead_claims([good, late])
-    assert (random.holds, frequency.holds) == (False, True)
+    keys, darling, random = ahead_claims([good, late])
+    assert (keys.holds, darling.holds, random.holds) == (False, True, False)
     assert good.ratio("random") == pytest.approx(3.0)
 
 

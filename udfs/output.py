@@ -51,7 +51,8 @@ between plans, and there is one row of them for millions of matches. Its keys:
     swaps                [{"from", "to", "because", "event_time"}], a change of plan each
     remotes              {name: as udfs/remote_spec.py}, also of lookups behind the engine
     shed                 {variable: [rows that may match it kept, dropped]}, with shedding
-    shed_recall          {"": [expected share of the matches left, times rows; rows]}
+    shed_recall          {"": [expected share of the matches left, times rows; rows]}, "unknown"
+                         with the rows of buckets for which it is not known
     cut, left, starts    with a deadline; latency_us, bound_us on a stream with one
 
 A missing key means that nothing was counted.

@@ -19,12 +19,14 @@ def estimated_recall(facts: Mapping[str, Any]) -> float | None:
     return found
 
 
-def trigger_recall(recalls: Mapping[str, Sequence[float]]) -> float:
-    """The expected recall of a trigger, over all buckets.
+def trigger_recall(recalls: Mapping[str, Sequence[float]]) -> float | None:
+    """The expected recall of a trigger, over all buckets; None if it is not known.
 
-    >>> trigger_recall({"": [30.0, 40.0]}), trigger_recall({})
-    (0.75, 1.0)
+    >>> trigger_recall({"": [30.0, 40.0]}), trigger_recall({}), trigger_recall({"unknown": [0, 9]})
+    (0.75, 1.0, None)
     """
+    if "unknown" in recalls:
+        return None
     kept, every = recalls.get("", (0.0, 0.0))
     return kept / every if every else 1.0
 
@@ -44,8 +46,9 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "stays", f"all rows: {facts['reason']}"
         return
     yield "stays", f"{format_percent(facts['share'])}: {facts['reason']}"
-    recall = format_percent(facts["estimated_recall"])
-    yield "recall", f"≈ {recall} of the matches, estimated on {facts['looked_at']}"
+    yield "recall", f"{_recall_text(facts)}, estimated on {facts['looked_at']}"
+    if facts["blocks"]:
+        yield "blocks", facts["blocks"]
     yield "dealt", facts["dealt"]
     for kind in facts["kinds"][:_LISTED_UTILITIES]:
         yield f"{', '.join(kind['variables'])}:", _kept_text(kind)
@@ -57,7 +60,7 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _utility_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for place, each in enumerate(facts["utility"]):
-        yield ("" if place else "by"), _table_text(each)
+        yield ("" if place else "by"), _table_text(each, facts["policy"])
     if facts["never"]:
         yield "never", f"rows that NOT {', NOT '.join(facts['never'])} needs"
 
@@ -67,14 +70,27 @@ def _kept_text(kind: Mapping[str, Any]) -> str:
         return f"none of {kind['rows']:,} rows"
     if kind["kept"] >= kind["rows"]:
         return f"all {kind['rows']:,} rows"
+    if kind["threshold"] < 0:
+        return f"{kind['kept']:,} of {kind['rows']:,} rows, block by block"
     level = f"from level {kind['threshold']:,.1f} of {LEVELS:,}"
     return f"{kind['kept']:,} of {kind['rows']:,} rows, {level}"
 
 
-def _table_text(each: Mapping[str, Any]) -> str:
-    shares = f"{each['least']:.2g} to {each['most']:.2g}, {each['mean']:.2g} on average"
+def _table_text(each: Mapping[str, Any], policy: str) -> str:
     by_key = ", by key" if each["by_key"] else ""
-    return f"{each['variable']} passes {each['condition']}: {shares}{by_key}"
+    shares = f"{each['least']:.2g} to {each['most']:.2g}"
+    if policy == "darling":
+        mean = f"{each['mean']:.2g} on average"
+        return f"{each['variable']} passes {each['condition']}: {shares}, {mean}{by_key}"
+    condition = each["condition"] or "the rows in its window"
+    return f"{each['variable']} by {condition}: {shares} times the mean worth{by_key}"
+
+
+def _recall_text(facts: Mapping[str, Any]) -> str:
+    if facts["estimated_recall"] is None:
+        return f"unknown: {facts['recall_unknown']}"
+    low, high = (format_percent(each) for each in facts["recall_interval"])
+    return f"≈ {format_percent(facts['estimated_recall'])} of the matches ({low} to {high})"
 
 
 def format_percent(share: float) -> str:
@@ -101,7 +117,7 @@ def measured_shedding_rows(
         every = kept + dropped
         share = f" ({format_percent(kept / every)})" if every else ""
         yield f"{name}:", f"{kept:,} of {every:,} rows stayed{share}"
-    estimated = f"estimated {format_percent(facts['estimated_recall'])}"
+    estimated = f"estimated {_recall_text(facts)}"
     if recall is None:
         yield "recall", f"{estimated}; the sample has too many matches to count them"
     elif not recall[0]:

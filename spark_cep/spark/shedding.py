@@ -16,15 +16,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_cep.errors import PlanError
 from spark_cep.expressions.types import name_of
-from spark_cep.planner.layout import choose_slicing, time_coordinate
+from spark_cep.planner.layout import WINDOWS_PER_SLICE, Slicing, choose_slicing, time_coordinate
 from spark_cep.planner.statistics import needed_columns, with_all_columns
 from spark_cep.spark import prepare
 from spark_cep.spark.prepare import MASK, shipped_column
@@ -35,29 +33,36 @@ from spark_cep.spark.versions import collect_arrow
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.events.sampling import estimate_from_table
-from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
+from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.program import Limits, Plan
+from spark_cep.udfs.shedding.blocks import STRETCH_WINDOWS, cut_blocks
 from spark_cep.udfs.shedding.learning import (
     RowSample,
     SheddingModel,
     estimate_work,
     learn_model,
     statistics_of,
+    takes_blocks,
+    variable_masks,
 )
+from spark_cep.udfs.shedding.matches import ALL_MATCHES
 from spark_cep.udfs.shedding.quota import (
+    KEEP_ALL,
     LEVEL_PARTS,
     RowKind,
     ScoreCounts,
     kinds_of,
+    kinds_together,
+    levels_in_blocks,
     row_thresholds,
     share_quota,
     weights_of,
 )
-from spark_cep.udfs.shedding.utility import LEVELS, StreamSheddingSpec, tables_in
+from spark_cep.udfs.shedding.utility import LEVELS, StreamSheddingSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    import pyarrow as pa
 
     from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import Shipment
@@ -65,6 +70,8 @@ if TYPE_CHECKING:
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program, Variable
+    from spark_cep.udfs.shedding.learning import Choice
+    from spark_cep.udfs.shedding.matches import Recall
     from spark_cep.udfs.shedding.passing import Feature, PassTable
     from spark_cep.udfs.shedding.utility import Utilities
 
@@ -72,6 +79,8 @@ if TYPE_CHECKING:
 SCORE = "__cep_score"
 DROPPED = "__cep_dropped"
 TIE_BREAKER = "__cep_dice"
+BLOCK = "__cep_block"
+_TIME, _STRETCH = "__cep_time", "__cep_stretch"
 _READ_COLUMN = "__cep_r{}"
 _FEATURE_COLUMN = "__cep_f{}"
 _BIN_COLUMN = "__cep_b{}"
@@ -79,19 +88,41 @@ _BIN_COLUMN = "__cep_b{}"
 
 @dataclass(frozen=True)
 class RowScoring:
-    """How rows are scored. `columns`: the input columns that the tie-breaker hashes."""
+    """How rows are scored. `columns`: the input columns that the tie-breaker hashes. A share of the
+    `blocks` is preferred, if it is below 1."""
 
     shipment: Shipment
     utilities: Utilities
     columns: tuple[str, ...]
     seed: int
+    blocks: float = 1.0
+    block: BlockHash | None = None
+
+
+@dataclass(frozen=True)
+class BlockHash:
+    """The block of a row: its event time, the `stretch` of that as SQL, and its keys."""
+
+    time: Column
+    stretch: str
+    keys: tuple[Column, ...]
+    seed: int
+
+    def add(self, rows: DataFrame) -> DataFrame:
+        """The rows with the column BLOCK, a number in [0, 1)."""
+        timed = rows.select("*", self.time.alias(_TIME))
+        hashed = F.xxhash64(F.lit("block"), F.lit(self.seed), F.expr(self.stretch), *self.keys)
+        return timed.select("*", _as_share(hashed).alias(BLOCK)).drop(_TIME)
 
 
 def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
     """`masked` with the column SCORE, which is NULL if a row must not be shed."""
     rows = masked.select("*", tie_breaker(how.columns, how.seed).alias(TIE_BREAKER))
+    takes_all = how.block is None or how.blocks >= 1
+    if how.block is not None and not takes_all:
+        rows = how.block.add(rows)
     level = "0"
-    if how.utilities.tables:
+    if not how.utilities.is_even:
         places = _feature_places(how.utilities)
         # Each is computed once and compared many times.
         read = [
@@ -108,6 +139,9 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
         top = repr(how.utilities.top)
         scaled = f"sqrt(sqrt(least(({utility}) / {top}D, 1D))) * {LEVELS}D"
         level = f"least(CAST({scaled} AS BIGINT), {LEVELS - 1}L)"
+    if not takes_all:
+        outside = f"-1L - CAST({BLOCK} * {LEVELS}D AS BIGINT)"
+        level = f"CASE WHEN {BLOCK} < {how.blocks!r}D THEN {level} ELSE {outside} END"
     unless = f" AND {MASK} & {how.utilities.needed} = 0" if how.utilities.needed else ""
     score = f"CASE WHEN {MASK} <> 0{unless} THEN {level} + {TIE_BREAKER} END"
     return rows.select(
@@ -120,7 +154,8 @@ def mark_dropped(rows: DataFrame, kinds: Sequence[RowKind]) -> DataFrame:
     kind. Kinds that were not counted stay, and so do rows that must not be shed."""
     columns = [F.col(quote_column(name)) for name in rows.columns if name != SCORE]
     cases = "".join(f" WHEN {kind.mask} THEN {kind.threshold!r}D" for kind in kinds)
-    below = f"coalesce({SCORE} < CASE {MASK}{cases} ELSE 0D END, FALSE)" if kinds else "FALSE"
+    none = f"ELSE {KEEP_ALL!r}D END"
+    below = f"coalesce({SCORE} < CASE {MASK}{cases} {none}, FALSE)" if kinds else "FALSE"
     # The last condition is always true, but Spark does not know that. Without it, Spark would push
     # the filter below the steps of the score, and inline each step wherever the next one reads it.
     dropped = f"{below} AND spark_partition_id() >= 0"
@@ -134,7 +169,11 @@ def filter_kept(marked: DataFrame) -> DataFrame:
 
 def tie_breaker(columns: Sequence[str], seed: int) -> Column:
     """A number in [0, 1) that depends only on the values of the row."""
-    hashed = F.xxhash64(F.lit(seed), *[F.col(quote_column(name)) for name in columns])
+    return _as_share(F.xxhash64(F.lit(seed), *[F.col(quote_column(name)) for name in columns]))
+
+
+def _as_share(hashed: Column) -> Column:
+    """A hash as a number in [0, 1)."""
     return F.shiftrightunsigned(hashed, 11).cast("double") * F.lit(2.0**-53)
 
 
@@ -159,8 +198,7 @@ _UNHASHABLE = {"variant", "interval", "geometry", "geography", "udt"}
 
 def _feature_places(utilities: Utilities) -> dict[Feature, int]:
     """The features of all tables, numbered."""
-    tables = tables_in(utilities)
-    features = dict.fromkeys(feature for table in tables for feature in table.features)
+    features = dict.fromkeys(f for table in utilities.tables for f in table.features)
     return {feature: place for place, feature in enumerate(features)}
 
 
@@ -220,14 +258,13 @@ def _double_literal(number: float) -> str:
 
 
 def _utility_sql(utilities: Utilities, places: Mapping[Feature, int]) -> str:
-    """The largest utility of the row over the variables that it may be."""
+    """The utility of the row, over the variables that it may be, added in the order of roles."""
     roles = []
-    for variable in range(utilities.sheddable.bit_length()):
-        if utilities.sheddable >> variable & 1:
-            shares = [_share_sql(table, places) for table in utilities.tables.get(variable, ())]
-            product = " * ".join(shares) or "1D"
-            roles.append(f"CASE WHEN {MASK} & {1 << variable} <> 0 THEN {product} ELSE 0D END")
-    return roles[0] if len(roles) == 1 else f"greatest({', '.join(roles)})"
+    for role in utilities.roles:
+        shares = [_double_literal(role.scale), *(_share_sql(t, places) for t in role.tables)]
+        is_candidate = f"{MASK} & {1 << role.variable} <> 0"
+        roles.append(f"CASE WHEN {is_candidate} THEN {' * '.join(shares)} ELSE 0D END")
+    return " + ".join(roles) or "0D"
 
 
 def _share_sql(table: PassTable, places: Mapping[Feature, int]) -> str:
@@ -270,13 +307,17 @@ _MOST_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class SheddingAnalysis:
-    """What the sample and the counts of scores showed."""
+    """What the sample and the counts of scores showed, and what was chosen. `blocks_below`: the
+    hash below which blocks are preferred. `size`: of the input, where scores were not counted."""
 
     program: Program
     shed: Shed
     learnt: SheddingModel
     sampled: RowSample
+    choice: Choice
     counts: Mapping[int, ScoreCounts]
+    blocks_below: float = 1.0
+    size: int = 0
 
     @property
     def sample(self) -> pa.Table:
@@ -285,58 +326,54 @@ class SheddingAnalysis:
     @property
     def rows(self) -> int:
         """The number of rows that may be shed."""
-        return sum(one.rows for one in self.counts.values())
+        return sum(one.rows for one in self.counts.values()) or self.size
 
     def kinds(self, share: float) -> tuple[RowKind, ...]:
         """The kinds with their thresholds if this share of the rows stays."""
         rows = {mask: one.rows for mask, one in self.counts.items()}
-        weights = weights_of(self.shed.policy, rows, self.learnt.loads)
+        weights: Mapping[int, float] | None = self.choice.weights(rows)
+        if not takes_blocks(self.shed.policy):
+            weights = weights_of(self.shed.policy, rows, self.learnt.loads)
+        if weights is None:
+            return kinds_together(self.counts, share * self.rows)
         return kinds_of(self.counts, share_quota(share * self.rows, rows, weights))
 
     def stays(self, kinds: Sequence[RowKind]) -> npt.NDArray[np.bool_]:
         """Flags of the rows of the sample that stay. Of those at the threshold the number is right,
         but they need not be the same rows."""
-        utilities = self.learnt.utilities
+        utilities = self.choice.utilities
         mask = column_to_numpy(self.sample.column(self.program.mask)).astype(np.int64)
         own = np.random.default_rng(self.shed.seed % (1 << 64)).random(len(mask))
-        score = utilities.levels(mask, self.sample) + own
-        return ~(utilities.may_be_shed(mask) & (score < row_thresholds(kinds, mask)))
-
-    def recall(self, kinds: Sequence[RowKind]) -> float:
-        stays = self.stays(kinds)
-        return self.learnt.drawn.recall(stays)
-
-    def seconds(self, share: float, cores: int) -> float:
-        """The expected time of the query if this share stays: moving rows, and matching."""
-        stays = self.stays(self.kinds(share))
-        kept = self.sample.filter(pa.array(stays))
-        found = estimate_from_table(self.program, kept) if kept.num_rows else None
-        estimates = self.sampled.estimates(found)
-        times = self.rows / max(self._may_go() * self.sampled.row_weight, 1.0)
-        if estimates is not None:
-            estimates = replace(estimates, windows=estimates.windows * times)
-        work = estimate_work(self.program, estimates, measure_costs())
-        return (work + share * self.rows * ROW_OVERHEAD_SECONDS) / cores
-
-    def _may_go(self) -> int:
-        """The number of rows of the sample that may be shed."""
-        mask = column_to_numpy(self.sample.column(self.program.mask)).astype(np.int64)
-        return int(np.count_nonzero(self.learnt.utilities.may_be_shed(mask)))
+        levels = utilities.levels(mask, self.sample)
+        if self.sampled.blocks is not None and self.choice.blocks < 1:
+            levels = levels_in_blocks(levels, self.sampled.blocks, self.blocks_below)
+        below = levels + own < row_thresholds(kinds, mask)
+        return ~(utilities.may_be_shed(mask) & below)
 
 
-def choose_share(analysis: SheddingAnalysis, span: float | None, cores: int) -> tuple[float, str]:
-    """The share of the rows that stays, and why."""
-    shed, rows = analysis.shed, analysis.rows
+@dataclass(frozen=True)
+class InputSize:
+    """How many rows may be shed, and, if that was asked, the seconds that they span."""
+
+    rows: int
+    span: float | None = None
+
+
+def choose_share(
+    shed: Shed, size: InputSize, seconds: Callable[[float], float]
+) -> tuple[float, str]:
+    """The share of the rows that stays, and why. `seconds`: the expected time at a share."""
+    rows = size.rows
     if shed.keep is not None:
         return shed.keep, f"{100 * shed.keep:g}% of {rows:,} rows that may be shed"
     if shed.rows_per_second is not None:
-        assert span is not None
-        allowed = shed.rows_per_second * max(span, 1.0)
+        assert size.span is not None
+        allowed = shed.rows_per_second * max(size.span, 1.0)
         share = min(1.0, allowed / rows) if rows else 1.0
-        return share, f"{rows:,} rows in {span:,.0f} seconds of event time"
+        return share, f"{rows:,} rows in {size.span:,.0f} seconds of event time"
     bound = shed.latency_seconds()
     assert bound is not None
-    expected = analysis.seconds(1.0, cores) if rows else 0.0
+    expected = seconds(1.0) if rows else 0.0
     reason = f"matching {rows:,} rows is expected to take {expected:.2g} seconds"
     budget = bound * shed.safety
     if expected <= budget:
@@ -344,8 +381,32 @@ def choose_share(analysis: SheddingAnalysis, span: float | None, cores: int) -> 
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if analysis.seconds(middle, cores) > budget else (middle, high)
+        low, high = (low, middle) if seconds(middle) > budget else (middle, high)
     return low, reason
+
+
+def expected_seconds(
+    program: Program, learnt: SheddingModel, sampled: RowSample, size: InputSize, cores: int
+) -> Callable[[float], float]:
+    """The expected time of the query if a share of the rows stays: moving rows, and matching."""
+    estimates, times = learnt.estimates, _times(program, sampled, size.rows)
+    if estimates is not None:
+        estimates = replace(estimates, windows=estimates.windows * times)
+    work = estimate_work(program, estimates, measure_costs())
+
+    def seconds(share: float) -> float:
+        moving = share * size.rows * ROW_OVERHEAD_SECONDS
+        return (learnt.choose(share).work * work + moving) / cores
+
+    return seconds
+
+
+def _times(program: Program, sampled: RowSample, rows: int) -> float:
+    """How many times the rows of the sample there are."""
+    mask = column_to_numpy(sampled.table.column(program.mask)).astype(np.int64)
+    _, needed = variable_masks(program)
+    may_go = np.count_nonzero((mask != 0) & (mask & needed == 0))
+    return rows / max(may_go * sampled.row_weight, 1.0)
 
 
 def measure_recall(analysis: SheddingAnalysis, kinds: Sequence[RowKind]) -> tuple[int, int] | None:
@@ -386,7 +447,6 @@ def measure_recall(analysis: SheddingAnalysis, kinds: Sequence[RowKind]) -> tupl
 
 # Enough for draws in the bins of rare values; takes half a second in Spark and Python.
 SAMPLE_ROWS = 50_000
-_TIME, _STRETCH = "__cep_time", "__cep_stretch"
 
 
 @dataclass(frozen=True)
@@ -398,7 +458,7 @@ class SheddingPlan:
     how: RowScoring
     kinds: tuple[RowKind, ...]
     share: float
-    recall: float
+    recall: Recall
     reason: str
     looked: SheddingAnalysis
 
@@ -413,17 +473,32 @@ def plan_shedding(
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
     ends = [] if shed.rows_per_second is None else _time_bounds(shipping)
     rows = prepare.filter_candidates(masked, shipping.compiled)
+    block = _block_hash(shipping, shed.seed)
+    columns = hashable_columns(source.df.schema)
     learnt, sampled = learn_from_rows(source, rows, shipping, program, shed)
-    how = RowScoring(
-        shipping.shipment, learnt.utilities, hashable_columns(source.df.schema), shed.seed
+    size, share, reason = InputSize(0), shed.keep, ""
+    if share is None:
+        size = _count_rows(_may_be_shed(rows, program), ends)
+        cores = count_cores(source.df.sparkSession)
+        seconds = expected_seconds(program, learnt, sampled, size, cores)
+        share, reason = choose_share(shed, size, seconds)
+    choice = learnt.choose(share)
+    below = choice.blocks if sampled.blocks is None else cut_blocks(sampled.blocks, choice.blocks)
+    how = RowScoring(shipping.shipment, choice.utilities, columns, shed.seed, below, block)
+    counts = (
+        {}
+        if share >= 1 and shed.keep is None
+        else _count_scores(score_rows(_may_be_shed(rows, program), how))
     )
-    counts, span = _count_scores(score_rows(rows, how), ends)
-    analysis = SheddingAnalysis(program, shed, learnt, sampled, counts)
-    share, reason = choose_share(analysis, span, count_cores(source.df.sparkSession))
+    analysis = SheddingAnalysis(program, shed, learnt, sampled, choice, counts, below, size.rows)
+    if shed.keep is not None:
+        _, reason = choose_share(shed, InputSize(analysis.rows), lambda share: 0.0)
     if share >= 1:
-        return SheddingPlan(shed, how, (), 1.0, 1.0, reason, analysis)
+        return SheddingPlan(shed, how, (), 1.0, ALL_MATCHES, reason, analysis)
     kinds = analysis.kinds(share)
-    return SheddingPlan(shed, how, kinds, share, analysis.recall(kinds), reason, analysis)
+    recall = learnt.choose(share, _times(program, sampled, analysis.rows)).recall
+    recall = recall if analysis.rows else ALL_MATCHES
+    return SheddingPlan(shed, how, kinds, share, recall, reason, analysis)
 
 
 def drop_shed_rows(
@@ -457,9 +532,7 @@ def learn_from_rows(
     """What a sample of candidate rows shows, and the sample. Loads are those of a typical machine:
     measured ones would divide the quota among the kinds differently in each run."""
     sampled = _draw_sample(rows, source, shipping, program, shed)
-    return learn_model(
-        program, sampled, shed.policy, TYPICAL_COSTS, plain_key_types(shipping, rows)
-    ), sampled
+    return learn_model(program, sampled, shed.policy, TYPICAL_COSTS, shed.keep), sampled
 
 
 # ---- sample and counts ---------------------------------------------------------------------
@@ -470,60 +543,82 @@ def _draw_sample(
 ) -> RowSample:
     """The rows of whole stretches of time of some keys, so that rows of one match are there
     together. A hash chooses the stretches, and the rows of a stretch longer than the sample."""
-    stretched = _add_stretch(rows, shipping, shed)
+    stretched = _block_hash(shipping, shed.seed).add(_add_stretch(rows, shipping, shed))
     own = tie_breaker(hashable_columns(source.df.schema), shed.seed)
     chosen = stretched.orderBy(_STRETCH, own).limit(SAMPLE_ROWS)
+    beside = [_STRETCH, BLOCK]
     found = collect_arrow(
-        prepare.select_places(chosen, shipping.shipment, needed_columns(program), [_STRETCH])
+        prepare.select_places(chosen, shipping.shipment, needed_columns(program), beside)
     )
-    stretch = found.column(_STRETCH).to_numpy()
+    stretch, blocks = found.column(_STRETCH).to_numpy(), found.column(BLOCK).to_numpy()
     found, row_weight = with_all_columns(program, found), 1.0
     if found.num_rows == SAMPLE_ROWS:
         # The last stretch may be cut off. If the others are enough, it is left out.
         whole = int(np.searchsorted(stretch, stretch[-1]))
         if whole >= SAMPLE_ROWS // 2:
-            found = found.slice(0, whole)
+            found, blocks = found.slice(0, whole), blocks[:whole]
         else:
             last = stretched.filter(F.col(_STRETCH) == int(stretch[-1])).count()
             row_weight = (whole + last) / SAMPLE_ROWS
-    return RowSample(drop_null_times(program, found), row_weight)
+    return RowSample(found, row_weight, blocks, plain_key_types(shipping, rows))
 
 
 def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:
     """The rows with an event time, and the hash of their key and stretch."""
+    order = shipping.compiled.orders[0]
+    slicing, time, keys = _slicing(shipping)
+    timed = rows.select("*", time.alias(_TIME))
+    timed = timed.filter(~prepare.has_no_time(F.col(_TIME), order.type))
+    stretch = F.xxhash64(F.lit(shed.seed), F.expr(slicing.home(_TIME)), *keys)
+    return timed.select("*", stretch.alias(_STRETCH)).drop(_TIME)
+
+
+def _block_hash(shipping: CompiledEventQuery, seed: int) -> BlockHash:
+    slicing, time, keys = _slicing(shipping)
+    longer = replace(slicing, window=slicing.window * STRETCH_WINDOWS / WINDOWS_PER_SLICE)
+    return BlockHash(time, longer.home(_TIME), tuple(keys), seed)
+
+
+def _slicing(shipping: CompiledEventQuery) -> tuple[Slicing, Column, list[Column]]:
+    """How event time is cut, the event time, and the keys."""
     compiled, shipped = shipping.compiled, shipping.shipment.shipped
-    order = compiled.orders[0]
     rules = compiled.strategy, compiled.consumption
-    cut = choose_slicing(compiled.branches, compiled.window, order.type, rules)
+    cut = choose_slicing(compiled.branches, compiled.window, compiled.orders[0].type, rules)
     assert cut is not None
-    time = prepare.shipped_column(shipped[shipping.orders[0].column]).alias(_TIME)
-    timed = rows.select("*", time).filter(~prepare.has_no_time(F.col(_TIME), order.type))
-    keys = [prepare.shipped_column(shipped[column]) for column in shipping.key_columns]
-    stretch = F.xxhash64(F.lit(shed.seed), F.expr(cut.home(_TIME)), *keys)
-    return timed.select("*", stretch.alias(_STRETCH))
+    time = prepare.shipped_column(shipped[shipping.orders[0].column])
+    return cut, time, [prepare.shipped_column(shipped[column]) for column in shipping.key_columns]
 
 
-def _count_scores(
-    rows: DataFrame, ends: Sequence[Column]
-) -> tuple[dict[int, ScoreCounts], float | None]:
-    """The distribution of scores, by mask; and, if `ends` has the bounds of the event time, the
-    seconds that the rows span."""
+def _may_be_shed(rows: DataFrame, program: Program) -> DataFrame:
+    """The rows that have a score. Not by the score itself: Spark would compute it for the filter
+    and once more behind it, in one method that is too long to compile."""
+    _, needed = variable_masks(program)
+    return rows.filter(f"{MASK} <> 0 AND {MASK} & {needed} = 0")
+
+
+def _count_rows(rows: DataFrame, ends: Sequence[Column]) -> InputSize:
+    """How many rows there are, and, if `ends` has the bounds of the event time, the seconds that
+    they span."""
+    found = collect_arrow(rows.agg(F.count("*").alias("rows"), *ends))
+    count = int(found.column("rows")[0].as_py())
+    if not ends:
+        return InputSize(count)
+    first, last = found.column("first")[0].as_py(), found.column("last")[0].as_py()
+    return InputSize(count, 0.0 if first is None else (last - first) / 1e6)
+
+
+def _count_scores(rows: DataFrame) -> dict[int, ScoreCounts]:
+    """The distribution of scores, by mask."""
     place = F.floor(F.col(SCORE) * LEVEL_PARTS).cast("bigint").alias("place")
-    counted = (
-        rows.filter(F.col(SCORE).isNotNull())
-        .groupBy(F.col(prepare.MASK).cast("bigint").alias("mask"), place)
-        .agg(F.count("*").alias("rows"), *ends)
+    counted = rows.groupBy(F.col(prepare.MASK).cast("bigint").alias("mask"), place).agg(
+        F.count("*").alias("rows")
     )
     found = collect_arrow(counted).sort_by([("mask", "ascending"), ("place", "ascending")])
     masks, places, amounts = (found.column(n).to_numpy() for n in ("mask", "place", "rows"))
-    scores = {
+    return {
         int(mask): ScoreCounts(places[masks == mask], amounts[masks == mask])
         for mask in np.unique(masks)
     }
-    if not ends:
-        return scores, None
-    first, last = pc.min(found.column("first")).as_py(), pc.max(found.column("last")).as_py()
-    return scores, 0.0 if first is None else (last - first) / 1e6
 
 
 def _time_bounds(shipping: CompiledEventQuery) -> list[Column]:
@@ -576,7 +671,7 @@ def plan_stream_shedding(
             return StreamSheddingPlan(shed, before, None)
         candidates = prepare.filter_candidates(past, shipping.compiled)
         learnt, sampled = learn_from_rows(source, candidates, shipping, program, shed)
-        known = statistics_of(program, sampled, learnt, shed.policy, measure_costs())
+        known = statistics_of(program, sampled, learnt, measure_costs())
     partitions = shuffle_partitions(source.df.sparkSession)
     in_front = StreamSheddingSpec(
         shed.keep,

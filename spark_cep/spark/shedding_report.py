@@ -9,12 +9,13 @@ from spark_cep.explanation.plan import MatchPlan
 from spark_cep.explanation.shedding import format_percent
 from spark_cep.shed import Shed
 from spark_cep.udfs.execution.shedding import overtime
-from spark_cep.udfs.shedding.utility import tables_in
+from spark_cep.udfs.shedding.learning import takes_blocks
 
 if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledPattern
     from spark_cep.spark.shedding import SheddingPlan, StreamSheddingPlan
     from spark_cep.udfs.program import Variable
+    from spark_cep.udfs.shedding.matches import Recall
     from spark_cep.udfs.shedding.utility import Utilities
 
 
@@ -39,8 +40,9 @@ def add_shedding_facts(
         "seed": shedding.asked.seed,
         "share": shedding.share,
         "reason": shedding.reason,
-        "estimated_recall": shedding.recall,
+        **_recall_facts(shedding.recall),
         "dealt": _describe_quota(shedding),
+        "blocks": _describe_blocks(shedding),
         "looked_at": "a sample" if shedding.asked.history is None else "a sample of the history",
         "kinds": [
             {
@@ -51,7 +53,7 @@ def add_shedding_facts(
             }
             for mask, one in sorted(counts.items())
         ],
-        "utility": _utility_facts(shedding.looked.learnt.utilities, compiled),
+        "utility": _utility_facts(shedding.looked.choice.utilities, compiled),
         "never": [each.name for each in variables if each.negated],
     }
     return MatchPlan({**plan.facts, "shedding": facts})
@@ -77,8 +79,9 @@ def add_stream_shedding_facts(
 
 
 def _describe_where(shed: Shed) -> str:
+    by_worth = shed.policy in ("utility", "darling")
     learnt = "the history" if shed.history is not None else "rows from triggers that were not full"
-    by = f", by utilities learnt from {learnt}" if shed.policy == "utility" else ""
+    by = f", by utilities learnt from {learnt}" if by_worth else ""
     if shed.latency is not None:
         when = f"in triggers that would take more than {100 * shed.safety:g}% of it"
     elif shed.rows_per_second is not None:
@@ -98,29 +101,45 @@ def _variable_names(variables: Sequence[Variable], mask: int) -> list[str]:
     return [each.name for place, each in enumerate(variables) if mask >> place & 1]
 
 
+def _recall_facts(recall: Recall) -> dict[str, Any]:
+    if recall.value is None:
+        return {"estimated_recall": None, "recall_unknown": recall.unknown}
+    return {"estimated_recall": recall.value, "recall_interval": [recall.low, recall.high]}
+
+
 def _describe_quota(shedding: SheddingPlan) -> str:
     """How the quota was divided among the kinds."""
-    if shedding.asked.policy != "utility":
-        return {"random": "by rows", "frequency": "as many rows of each kind"}[
-            shedding.asked.policy
-        ]
-    words = {1.0: "by load, Z(T)·R(T)", 0.5: "by rows and the root of their load", 0.0: "by rows"}
-    load_power = shedding.looked.learnt.load_power
-    more = "" if load_power == 1 else ": the recall on drawn matches is better than by load alone"
-    return f"{words[load_power]}{more}"
+    if takes_blocks(shedding.asked.policy):
+        by_worth = bool(shedding.looked.choice.kept)
+        return "by worth" if by_worth else "by the hash of the blocks"
+    return {
+        "darling": "by load, Z(T)·R(T)",
+        "random": "by rows",
+        "frequency": "as many rows of each kind",
+    }[shedding.asked.policy]
+
+
+def _describe_blocks(shedding: SheddingPlan) -> str:
+    """Which part whole blocks have in what stays; empty if none."""
+    blocks = shedding.looked.choice.blocks
+    if not takes_blocks(shedding.asked.policy) or blocks >= 1 or not shedding.kinds:
+        return ""
+    if not blocks:
+        return f"{format_percent(shedding.share)} of the blocks, whole"
+    within = format_percent(shedding.share / blocks)
+    return f"{format_percent(blocks)} of the blocks, and {within} of their rows by worth"
 
 
 def _utility_facts(utilities: Utilities, compiled: CompiledPattern) -> list[dict[str, Any]]:
     """The parts of the utility: for each variable its conditions, and how much rows differ."""
-    tables = tables_in(utilities)
     return [
         {
             "variable": compiled.variables[table.variable].name,
-            "condition": compiled.conditions[table.condition].text,
+            "condition": " AND ".join(compiled.conditions[c].text for c in table.conditions),
             "least": float(table.shares.min()),
             "mean": table.mean,
             "most": float(table.shares.max()),
             "by_key": table.by_key,
         }
-        for table in tables
+        for table in utilities.tables
     ]

@@ -13,9 +13,10 @@ from spark_cep.spark.shedding import SheddingAnalysis
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.sampling import make_sample_context
 from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
+from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from spark_cep.udfs.shedding.passing import tables_of
-from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts
+from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts, levels_in_blocks
 from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from spark_cep.shed import Shed
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.shedding.learning import Choice, SheddingModel
     from spark_cep.udfs.shedding.passing import PassTable
-    from spark_cep.udfs.shedding.utility import Utilities
 
 # Bins of so few draws are left out where shares are compared with the truth.
 FEW = 50
@@ -50,22 +51,28 @@ def prepared_of(
     return replace(prepared, table=table)
 
 
-def tables(prepared: Prepared, keys: Sequence[Type] = ()) -> dict[tuple[str, str], PassTable]:
+def tables(prepared: Prepared) -> dict[tuple[str, str], PassTable]:
     """By the variable and the text of the condition."""
     program = prepared.program
-    found = tables_of(make_sample_context(program, prepared.table), keys)
+    found = tables_of(make_sample_context(program, prepared.table))
     return {
-        (program.variables[each.variable].name, program.conditions[each.condition].text): each
+        (program.variables[each.variable].name, program.conditions[each.conditions[0]].text): each
         for each in found
     }
 
 
-def scores(utilities: Utilities, program: Program, table: pa.Table) -> dict[int, ScoreCounts]:
-    """Counted as Spark counts them, with random numbers in place of the rows' own."""
+def scores(
+    choice: Choice, blocks: np.ndarray, below: float, program: Program, table: pa.Table
+) -> dict[int, ScoreCounts]:
+    """Counted as Spark counts them, with random numbers in place of the rows' own. `blocks`: the
+    hash of each row's block, of which those `below` a number are preferred."""
     mask = column_to_numpy(table.column(program.mask)).astype(np.int64)
     own = np.random.default_rng(1).random(len(mask))
-    places = ((utilities.levels(mask, table) + own) * LEVEL_PARTS).astype(np.int64)
-    may_be_shed = utilities.may_be_shed(mask)
+    levels = choice.utilities.levels(mask, table)
+    if choice.blocks < 1:
+        levels = levels_in_blocks(levels, blocks, below)
+    places = np.floor((levels + own) * LEVEL_PARTS).astype(np.int64)
+    may_be_shed = choice.utilities.may_be_shed(mask)
     found = {}
     for kind in np.unique(mask[may_be_shed]):
         at, counts = np.unique(places[may_be_shed & (mask == kind)], return_counts=True)
@@ -74,10 +81,18 @@ def scores(utilities: Utilities, program: Program, table: pa.Table) -> dict[int,
 
 
 def looked(
-    program: Program, table: pa.Table, shed: Shed, keys: Sequence[Type] = ()
+    program: Program,
+    table: pa.Table,
+    shed: Shed,
+    keys: Sequence[Type] = (),
+    model: SheddingModel | None = None,
 ) -> SheddingAnalysis:
-    """As if the sample were all rows."""
+    """As if the sample were all rows, or as a model that was learnt before has it."""
     rows = drop_null_times(program, table)
-    sampled = RowSample(rows)
-    learnt = learn_model(program, sampled, shed.policy, TYPICAL_COSTS, keys)
-    return SheddingAnalysis(program, shed, learnt, sampled, scores(learnt.utilities, program, rows))
+    sampled = RowSample(rows, blocks=block_hashes(program, rows, shed.seed), keys=keys)
+    learnt = model or learn_model(program, sampled, shed.policy, TYPICAL_COSTS, shed.keep)
+    choice = learnt.choose(shed.keep if shed.keep is not None else 1.0)
+    assert sampled.blocks is not None
+    below = cut_blocks(sampled.blocks, choice.blocks)
+    counts = scores(choice, sampled.blocks, below, program, rows)
+    return SheddingAnalysis(program, shed, learnt, sampled, choice, counts, below)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_cep.udfs.shedding.quota import select_rows, select_rows_by_kind, tie_breakers
+from spark_cep.udfs.shedding.quota import select_rows, select_rows_by_kind, tie_breakers, weights_of
 from spark_cep.udfs.shedding.utility import LEVELS
 
 LEVEL_LISTS = st.lists(st.integers(0, LEVELS - 1) | st.integers(0, 3), max_size=60)
@@ -27,13 +29,13 @@ def test_kinds_lose_by_the_policy() -> None:
     rows = (mask, np.zeros(120, dtype=np.int64), tie_breakers(np.arange(120), 0))
     kept = {
         policy: tuple(
-            int(select_rows_by_kind(policy, rows, 40, {0: 3.0, 1: 1.0})[mask == kind].sum())
-            for kind in (1, 2)
+            int(select_rows_by_kind(rows, 40, weights)[mask == kind].sum()) for kind in (1, 2)
         )
-        for policy in ("utility", "random", "frequency")
+        for policy in ("darling", "random", "frequency")
+        for weights in [partial(weights_of, policy, loads={0: 3.0, 1: 1.0})]
     }
     # 30 * 3 and 90 * 1 of work are equal parts; a third of all rows; as many of each kind.
-    assert kept == {"utility": (20, 20), "random": (10, 30), "frequency": (20, 20)}
+    assert kept == {"darling": (20, 20), "random": (10, 30), "frequency": (20, 20)}
 
 
 def test_a_rows_own_number_hangs_on_its_time_and_the_seed() -> None:

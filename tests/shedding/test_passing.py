@@ -19,7 +19,6 @@ import pytest
 from spark_cep import all_of, event, no, seq, udf
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.sampling import make_sample_context
-from spark_cep.udfs.expressions import BIGINT
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from spark_cep.udfs.shedding.passing import CONDITION_DRAWS, PRIOR_DRAWS, PassTable, tables_of
 from spark_cep.udfs.shedding.utility import LEVELS
@@ -218,56 +217,15 @@ def test_null_passes_nothing_and_nan_is_above_all() -> None:
 def test_worth_is_the_product_over_the_conditions() -> None:
     known = columns(x=uniform, y=uniform)
     prepared = prepared_of(all_of(A, B, C).where("a.x < b.x", "a.y < c.y").within(1500), known)
-    learnt = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
-    of_a, a = learnt.utilities.of_variable(0, prepared.table), known["kind"] == 0
+    learnt = learn_model(prepared.program, RowSample(prepared.table), "darling", TYPICAL_COSTS)
+    role, a = learnt.ways[0].utilities.roles[0], known["kind"] == 0
+    of_a = role.of_rows(prepared.table)
     true = (1 - known["x"]) * (1 - known["y"])
     # Closed form: 32 bins of uniform numbers are 0.03 wide, and their shares 0.08 uncertain.
     assert np.abs(of_a - true)[a].max() < 0.15
     assert np.abs(of_a - true)[a].mean() < 0.02
-    best = np.argmax(learnt.utilities.of_rows(np.where(a, 1, 0), prepared.table))
+    best = np.argmax(learnt.ways[0].utilities.of_rows(np.where(a, 1, 0), prepared.table))
     assert true[best] > 0.9
-
-
-# ---- keys --------------------------------------------------------------------------------------
-
-
-def keyed(keys: int, shift: float, rows: int = ROWS) -> tuple[Prepared, Columns]:
-    random = np.random.default_rng(4)
-    key, kind = random.integers(0, keys, rows), random.integers(0, 2, rows)
-    x = random.random(rows) + np.where(kind == 1, shift * (key % 3), 0.0)
-    known = {"t": np.arange(rows), "kind": kind, "k": key, "x": x}
-    pattern = all_of(A, B).where("a.x < b.x").within(1500)
-    return prepared_of(pattern, known, partition_by=["k"]), known
-
-
-def test_keys_that_differ_have_shares_of_their_own() -> None:
-    prepared, known = keyed(6, 0.5)
-    found = {variable: table for (variable, _), table in tables(prepared, [BIGINT]).items()}
-    assert sorted(found["a"].features[0].values) == [0, 1, 2, 3, 4, 5]
-    of_a = np.clip(1 - known["x"] + 0.5 * (known["k"] % 3), 0, 1)[known["kind"] == 0]
-    agrees(prepared, found["a"], of_a)
-
-
-def test_keys_that_are_alike_share_theirs() -> None:
-    prepared, _ = keyed(6, 0.0)
-    assert all(len(table.features) == 1 for table in tables(prepared, [BIGINT]).values())
-
-
-def test_without_the_types_of_keys_they_are_not_looked_at() -> None:
-    prepared, _ = keyed(6, 0.5)
-    assert all(len(table.features) == 1 for table in tables(prepared).values())
-
-
-def test_rare_keys_have_the_share_of_all_others() -> None:
-    prepared, known = keyed(60, 0.5, 12_000)
-    found = {variable: table for (variable, _), table in tables(prepared, [BIGINT]).items()}
-    key, a = known["k"], known["kind"] == 0
-    assert len(found["a"].features[0].values) == 16
-    rare = a & ~np.isin(key, found["a"].features[0].values)
-    of_a = np.array([
-        np.clip(1 - x + 0.5 * (key[rare] % 3), 0, 1).mean() for x in known["x"][rare]
-    ])  # fmt: skip
-    assert np.abs(found["a"].passes(prepared.table)[rare] - of_a).mean() < 0.08
 
 
 # ---- what says nothing -------------------------------------------------------------------------
@@ -292,18 +250,17 @@ def near(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_what_cannot_be_drawn_tells_no_rows_apart(condition: str) -> None:
     pattern = seq(A, event("b", "kind = 1").times("+")).where(condition).within(20)
     prepared = prepared_of(pattern, columns(x=uniform))
-    learnt = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
+    learnt = learn_model(prepared.program, RowSample(prepared.table), "darling", TYPICAL_COSTS)
     mask = prepared.table.column(prepared.program.mask).to_numpy()
-    assert learnt.utilities.tables == {}
-    assert set(learnt.utilities.levels(mask, prepared.table)) == {0}
+    assert learnt.ways[0].utilities.tables == []
+    assert set(learnt.ways[0].utilities.levels(mask, prepared.table)) == {0}
 
 
 def test_other_policies_look_at_no_condition() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
     for policy in ("random", "frequency"):
-        assert not learn_model(
-            prepared.program, RowSample(prepared.table), policy, TYPICAL_COSTS
-        ).utilities.tables
+        learnt = learn_model(prepared.program, RowSample(prepared.table), policy, TYPICAL_COSTS)
+        assert not any(way.utilities.tables for way in learnt.ways)
 
 
 def test_what_a_not_asks_makes_no_utility() -> None:
@@ -317,7 +274,7 @@ def test_no_rows_teach_nothing() -> None:
     learnt = learn_model(
         prepared.program, RowSample(prepared.table.slice(0, 0)), "utility", TYPICAL_COSTS
     )
-    assert (learnt.utilities.tables, learnt.loads, learnt.estimates) == ({}, {}, None)
+    assert (learnt.ways[0].utilities.tables, learnt.loads, learnt.estimates) == ([], {}, None)
 
 
 # ---- levels ------------------------------------------------------------------------------------
@@ -325,9 +282,11 @@ def test_no_rows_teach_nothing() -> None:
 
 def test_the_best_rows_are_in_the_highest_level_and_levels_follow_worth() -> None:
     prepared = prepared_of(all_of(A, B).where("a.x < b.x").within(1500), columns(x=uniform))
-    utilities = learn_model(
-        prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS
-    ).utilities
+    utilities = (
+        learn_model(prepared.program, RowSample(prepared.table), "darling", TYPICAL_COSTS)
+        .ways[0]
+        .utilities
+    )
     mask = prepared.table.column(prepared.program.mask).to_numpy().astype(np.int64)
     worth = utilities.of_rows(mask, prepared.table)
     levels = utilities.levels(mask, prepared.table)
@@ -337,16 +296,18 @@ def test_the_best_rows_are_in_the_highest_level_and_levels_follow_worth() -> Non
     assert (np.diff(levels[order]) >= 0).all()
 
 
-def test_a_row_that_may_be_two_variables_has_the_better_worth() -> None:
+def test_a_row_that_may_be_two_variables_is_worth_both() -> None:
     pattern = all_of(event("a"), event("b"), C).where("a.x < c.x", "b.x > c.x").within(100)
     prepared = prepared_of(pattern, columns(x=uniform))
-    utilities = learn_model(
-        prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS
-    ).utilities
+    utilities = (
+        learn_model(prepared.program, RowSample(prepared.table), "darling", TYPICAL_COSTS)
+        .ways[0]
+        .utilities
+    )
     rows = prepared.table
     both, as_a, as_b = (np.full(rows.num_rows, mask) for mask in (3, 1, 2))
-    best = np.maximum(utilities.of_rows(as_a, rows), utilities.of_rows(as_b, rows))
-    assert (utilities.of_rows(both, rows) == best).all()
+    each = utilities.of_rows(as_a, rows) + utilities.of_rows(as_b, rows)
+    assert (utilities.of_rows(both, rows) == each).all()
     assert (utilities.of_rows(np.zeros_like(both), rows) == 0).all()
 
 
@@ -367,7 +328,7 @@ def test_a_condition_with_a_part_that_may_be_missing_says_nothing() -> None:
 
 def test_a_sample_that_is_thinned_stands_for_more_rows_in_a_window() -> None:
     prepared = prepared_of(seq(A, B).where("a.x < b.x").within(20), columns(x=uniform))
-    whole = learn_model(prepared.program, RowSample(prepared.table), "utility", TYPICAL_COSTS)
+    whole = learn_model(prepared.program, RowSample(prepared.table), "darling", TYPICAL_COSTS)
     half = learn_model(prepared.program, RowSample(prepared.table, 2.0), "utility", TYPICAL_COSTS)
     assert whole.estimates is not None
     assert half.estimates is not None

@@ -16,6 +16,8 @@ from spark_cep.udfs.shedding.quota import (
     RowKind,
     ScoreCounts,
     kinds_of,
+    kinds_together,
+    levels_in_blocks,
     load_of,
     row_thresholds,
     share_quota,
@@ -88,7 +90,7 @@ def test_kinds_of_no_weight_share_what_the_others_leave() -> None:
         ("random", {1: 30.0, 2: 10.0, 3: 20.0}),
         ("frequency", {1: 1.0, 2: 1.0, 3: 1.0}),
         # Z(T) * R(T); rows that may be both make the work of both.
-        ("utility", {1: 30 * 2.0, 2: 10 * 5.0, 3: 20 * 7.0}),
+        ("darling", {1: 30 * 2.0, 2: 10 * 5.0, 3: 20 * 7.0}),
     ],
 )
 def test_policies_weigh_kinds(policy: SheddingPolicy, expected: Mapping[int, float]) -> None:
@@ -100,7 +102,7 @@ def test_policies_weigh_kinds(policy: SheddingPolicy, expected: Mapping[int, flo
 def test_the_papers_figure_4_deals_as_rows_come() -> None:
     # R = 2, 5, 5, events of like work, room for 12: the red lines, and not 4 each.
     rows = {1: 2000, 2: 5000, 4: 5000}
-    weights = weights_of("utility", rows, {0: 1.0, 1: 1.0, 2: 1.0})
+    weights = weights_of("darling", rows, {0: 1.0, 1: 1.0, 2: 1.0})
     assert share_quota(12, rows, weights) == pytest.approx({1: 2.0, 2: 5.0, 4: 5.0})
 
 
@@ -141,7 +143,7 @@ def test_rows_of_one_level_are_cut_by_their_own_numbers(
 
 def test_all_and_none_stay_at_the_ends() -> None:
     found = ScoreCounts(np.array([0, LEVELS * LEVEL_PARTS - 1]), np.array([5, 5]))
-    assert threshold_of(found, 10) == threshold_of(found, 11) == KEEP_ALL == 0.0
+    assert threshold_of(found, 10) == threshold_of(found, 11) == KEEP_ALL < -LEVELS
     assert threshold_of(found, 0) == KEEP_NONE
     assert LEVELS - 1 + np.nextafter(1, 0) < KEEP_NONE
 
@@ -161,5 +163,35 @@ def test_kinds_keep_their_quota_and_one_that_has_none_loses_all() -> None:
 def test_each_row_has_the_threshold_of_its_mask_and_an_unseen_kind_stays() -> None:
     kinds = [RowKind(3, 1, 1, 7.5), RowKind(1, 1, 1, 2.0)]
     found = row_thresholds(kinds, np.array([3, 1, 2, 0, 99, 1]))
-    assert found.tolist() == [7.5, 2.0, 0.0, 0.0, 0.0, 2.0]
-    assert row_thresholds((), np.array([1, 2])).tolist() == [0.0, 0.0]
+    assert found.tolist() == [7.5, 2.0, KEEP_ALL, KEEP_ALL, KEEP_ALL, 2.0]
+    assert row_thresholds((), np.array([1, 2])).tolist() == [KEEP_ALL, KEEP_ALL]
+
+
+@many
+@given(
+    st.dictionaries(
+        st.integers(1, 7), st.dictionaries(st.integers(-64_000, 63_999), st.integers(1, 50)),
+        min_size=1, max_size=4,
+    ),
+    st.floats(0, 1),
+)  # fmt: skip
+def test_one_threshold_for_all_kinds_meets_the_quota(
+    drawn: dict[int, dict[int, int]], share: float
+) -> None:
+    scores = {
+        mask: ScoreCounts(np.array(sorted(of)), np.array([of[p] for p in sorted(of)]))
+        for mask, of in drawn.items()
+        if of
+    }
+    every = sum(one.rows for one in scores.values())
+    kinds = kinds_together(scores, share * every)
+    assert len({kind.threshold for kind in kinds}) <= 1
+    kept = sum(scores[kind.mask].above(kind.threshold) for kind in kinds)
+    assert kept == pytest.approx(share * every, abs=1e-3 * max(every, 1))
+    assert all(abs(kind.kept - scores[kind.mask].above(kind.threshold)) <= 0.5 for kind in kinds)
+
+
+def test_rows_of_other_blocks_rank_below_block_by_block() -> None:
+    hashes = np.array([0.1, 0.1, 0.35, 0.35, 0.9])
+    levels = levels_in_blocks(np.array([5, 900, 999, 0, 999]), hashes, 0.3)
+    assert levels.tolist() == [5, 900, -351, -351, -901]

@@ -30,7 +30,7 @@ from spark_cep.udfs.shedding.passing import (
     feature_of,
 )
 from spark_cep.udfs.shedding.quota import RowKind, row_thresholds
-from spark_cep.udfs.shedding.utility import LEVELS, Utilities
+from spark_cep.udfs.shedding.utility import LEVELS, Role, Utilities, utilities_of
 from spark_cep.udfs.values.arrow_values import to_single_array
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def agrees(rows: DataFrame, shipment: Shipment, table: pa.Table, utilities: Util
 def one(feature: Feature) -> Utilities:
     """Every bin has a share of its own."""
     shares = np.linspace(0.001, 1, feature.size)
-    return Utilities({0: (PassTable(0, 0, (feature,), shares, 0.5),)}, 1, 0)
+    return utilities_of([PassTable(0, (0,), (feature,), shares, 0.5)], 1, 0)
 
 
 @pytest.mark.parametrize("sql_type", VALUES)
@@ -165,11 +165,16 @@ def test_tables_of_many_columns_conditions_and_variables_agree(session: SparkSes
     random = np.random.default_rng(2)
 
     def table_of(variable: int, *features: Feature) -> PassTable:
-        return PassTable(variable, 0, features, random.random([f.size for f in features]) ** 4, 0.5)
+        return PassTable(
+            variable, (0,), features, random.random([f.size for f in features]) ** 4, 0.5
+        )
 
-    utilities = Utilities(
-        {0: (table_of(0, k, x), table_of(0, y)), 1: (table_of(1, x, y, k),)}, 0b11, 0b100
+    roles = (
+        Role(0, (table_of(0, k, x), table_of(0, y)), 0.125),
+        Role(1, (table_of(1, x, y, k),), 3.0),
+        Role(0, (), 1e-3),
     )
+    utilities = Utilities(roles, 0b11, 0b100, 0.9)
     mask = np.array([row[0] for row in rows.select(prepare.MASK).collect()], dtype=np.int64)
     found = (
         score_rows(rows, RowScoring(shipment, utilities, ("x", "y"), 0))
@@ -221,7 +226,7 @@ def test_the_best_score_is_below_the_threshold_of_a_kind_that_keeps_none(
 ) -> None:
     rows = spark.range(3).selectExpr("id AS x", f"1 AS {prepare.MASK}")
     shipment, _ = shipped(rows, ["x"])
-    how = RowScoring(shipment, Utilities({}, 1, 0), ("x",), 0)
+    how = RowScoring(shipment, utilities_of((), 1, 0), ("x",), 0)
     assert all(0 <= row[0] < 1 for row in score_rows(rows, how).select(SCORE).collect())
     dropped = mark_dropped(score_rows(rows, how), [RowKind(1, 3, 0, float(LEVELS + 1))])
     assert [row[0] for row in dropped.select(DROPPED).collect()] == [True] * 3

@@ -79,7 +79,7 @@ class TriggerShedding:
         came, recall = self._admitted.came, self._admitted.recall
         return {
             "shed": self._admitted.shed,
-            "shed_recall": {"": [came * recall, came]} if came else {},
+            "shed_recall": _recall_counts(recall, came),
             "shedding_us": round(self._seconds * 1e6),
             **self._latency(),
         }
@@ -92,6 +92,12 @@ class TriggerShedding:
             return {}
         seconds = max(self._shedder.clock() - self._arrived, 0.0)
         return {"latency_us": round(seconds * 1e6), "bound_us": round(bound * 1e6)}
+
+
+def _recall_counts(recall: float | None, came: int) -> dict[str, list[float]]:
+    if not came:
+        return {}
+    return {"unknown": [0, came]} if recall is None else {"": [came * recall, came]}
 
 
 def shed_rows(job: StreamJob, arrived: TriggerInput, rows: pa.Table) -> TriggerShedding:

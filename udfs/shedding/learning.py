@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from math import log
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.events.sampling import estimate_from_context, make_sample_context
+from spark_cep.udfs.events.sampling import (
+    estimate_from_context,
+    estimate_from_table,
+    make_sample_context,
+)
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.planning.combinatorics import bit_numbers
 from spark_cep.udfs.planning.cost_model import plan_cost, shape_slot_set
 from spark_cep.udfs.planning.planner import assemble_plan, branch_models, generate_plans
+from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall, sample_matches
 from spark_cep.udfs.shedding.passing import tables_of
-from spark_cep.udfs.shedding.quota import LeveledRows, RecallEstimator, select_rows_by_kind
-from spark_cep.udfs.shedding.utility import SheddingStatistics, Utilities, count_bins, utilities_of
+from spark_cep.udfs.shedding.quota import select_rows_by_kind, weights_of
+from spark_cep.udfs.shedding.utility import SheddingStatistics, count_bins, utilities_of
+from spark_cep.udfs.shedding.worth import RowWorth, graphs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,10 +31,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spark_cep.udfs.costs import OperationCosts
+    from spark_cep.udfs.events.context import AdvanceContext
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.planning.cost_model import BranchModel, CardinalityEstimator
     from spark_cep.udfs.program import Estimates, Plan, Program, Shape
-    from spark_cep.udfs.shedding.utility import SheddingPolicy
+    from spark_cep.udfs.shedding.matches import MatchSample
+    from spark_cep.udfs.shedding.utility import SheddingPolicy, Utilities
+
+    Flags = npt.NDArray[np.bool_]
 
 
 # ---- loads: DARLING's Z(T), Equations 5 to 10, for any plan --------------------------------------
@@ -127,36 +136,133 @@ def _held_partials(figures: CardinalityEstimator, slots: int) -> float:
     return figures.cardinality(slots) / max(plain.bit_count(), 1)
 
 
+# ---- ways to shed --------------------------------------------------------------------------------
+
+
+# The shares of rows for which there is a way to shed.
+SHARES: Final = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+# The shares at which the work that remains is estimated; 1 takes all of it.
+WORK_SHARES: Final = (0.7, 0.5, 0.3, 0.1)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How rows are chosen if this `share` of them stays, and what that leaves: the `recall`, the
+    part of the matches expected to stay (`drawn`, where that is not known), and of the `work`.
+    `kept`: the share of each kind of rows, by mask; without it all kinds have one threshold."""
+
+    share: float
+    utilities: Utilities
+    recall: Recall
+    drawn: float
+    work: float
+    kept: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What stays for a target: of the rows in this share of the `blocks` those of highest utility,
+    then those of other blocks, block by block. The utility alone decides if `blocks` is 1, the
+    blocks alone if it is 0."""
+
+    utilities: Utilities
+    blocks: float
+    recall: Recall
+    work: float
+    kept: Mapping[int, float] = field(default_factory=dict)
+
+    def weights(self, rows: Mapping[int, int]) -> dict[int, float] | None:
+        """The weights of the kinds of rows in the quota; None for one threshold for all."""
+        if not self.kept:
+            return None
+        return {mask: count * self.kept.get(mask, 1.0) for mask, count in rows.items()}
+
+
+def choose_way(
+    policy: SheddingPolicy, ways: Sequence[Way], target: float, *, by_blocks: bool = True
+) -> Choice:
+    """How to keep a target share of the rows. Whole blocks lose matches in proportion, rows of
+    little worth lose less than that: some of the blocks and the best rows within them may keep
+    more than either alone. Without `by_blocks` there are too few blocks to choose among."""
+    if target >= 1:
+        return Choice(ways[0].utilities, 1.0, ALL_MATCHES, 1.0)
+    if target <= 0:
+        return Choice(ways[0].utilities, 1.0, Recall(0.0, 0.0, 0.0), 0.0)
+    if not takes_blocks(policy):
+        return _between(ways, target)
+    able = [way for way in ways if way.share >= target]
+    best = max(able, key=lambda way: (way.drawn / way.share, -way.share))
+    if not by_blocks and policy == "utility" and len(able) > 1:
+        best = able[-1]
+        recall = best.recall.times(target / best.share)
+        return Choice(best.utilities, 1.0, recall, best.work, best.kept)
+    part = target / best.share
+    # If all rows of a block stay, the hash alone decides.
+    blocks = 0.0 if best.share == 1 else part
+    recall, work = best.recall.times(part), part * best.work
+    return Choice(best.utilities, blocks, recall, work, best.kept)
+
+
+def takes_blocks(policy: SheddingPolicy) -> bool:
+    """Whether a policy keeps blocks of rows, and within them the best of all kinds. The others
+    divide the rows among the kinds first."""
+    return policy in ("utility", "keys")
+
+
+def _between(ways: Sequence[Way], target: float) -> Choice:
+    """The nearest way, with figures between the two next to the target."""
+    shares = np.array([0.0, *(way.share for way in reversed(ways))])
+
+    def value(of: Callable[[Way], float]) -> float:
+        return float(np.interp(target, shares, [0.0, *(of(way) for way in reversed(ways))]))
+
+    unknown = next((way.recall for way in ways if way.recall.value is None), None)
+    recall = unknown or Recall(
+        value(lambda way: way.recall.value or 0.0),
+        value(lambda way: way.recall.low),
+        value(lambda way: way.recall.high),
+    )
+    return Choice(ways[0].utilities, 1.0, recall, value(lambda way: way.work))
+
+
 # ---- learning ----------------------------------------------------------------------------------
 
 # The time of a match on its way back to Spark, measured in a trigger with many matches.
 MATCH_SECONDS: Final = 0.5e-6
-# The powers of the load that may weigh quotas, and the shares of rows at which they are tried.
-LOAD_POWERS: Final = (1.0, 0.5, 0.0)
-TRIAL_SHARES: Final = (0.2, 0.5)
-# How much better the recall on drawn matches must be to deviate from the paper's quotas.
-CLEAR_GAIN: Final = 1.05
 
 
 @dataclass(frozen=True)
 class SheddingModel:
-    """What rows showed. `loads`: the load of a row of each variable (`estimate_loads`) to the power
-    `load_power`, which weighs the quotas. `drawn`: matches drawn from the rows."""
+    """What rows showed: the `ways` to shed, the one that keeps most rows first, and `matches` of
+    the sample. `loads`: the load of a row of each variable (`estimate_loads`)."""
 
-    utilities: Utilities
+    policy: SheddingPolicy
+    ways: tuple[Way, ...]
     loads: Mapping[int, float]
-    load_power: float
     estimates: Estimates | None
-    drawn: RecallEstimator
+    matches: MatchSample
+
+    def choose(self, target: float, times: float = 1.0) -> Choice:
+        """How to keep a target share. `times`: how many times the rows of the sample there are, of
+        which more are shared more evenly by a hash of their blocks."""
+        found = choose_way(self.policy, self.ways, target)
+        if found.blocks == 1 or found.recall.value is None:
+            return found
+        spread = self.matches.spread(found.blocks or target, times)
+        return replace(found, recall=found.recall.widen(spread))
 
 
 @dataclass(frozen=True)
 class RowSample:
     """Rows to learn from, without NULL event times. `row_weight`: how many rows each represents, if
-    there were too many in a stretch of time."""
+    there were too many in a stretch of time. `blocks`: the hash of each row's block, where Spark
+    computed it. `keys`: the types of the program's keys, if the worth of a row may depend on its
+    key."""
 
     table: pa.Table
     row_weight: float = 1.0
+    blocks: npt.NDArray[np.float64] | None = None
+    keys: Sequence[Type] = ()
 
     def estimates(self, found: Estimates | None) -> Estimates | None:
         """The estimates scaled to the rows that the sample was taken from."""
@@ -171,85 +277,152 @@ def learn_model(
     sampled: RowSample,
     policy: SheddingPolicy,
     costs: OperationCosts,
-    keys: Sequence[Type] = (),
+    wanted: float | None = None,
 ) -> SheddingModel:
-    """Learns utilities and loads from rows. `keys`: the types of the program's keys, if utilities
-    may depend on them."""
+    """Learns from rows. `wanted`: the share of them that will stay, if that is known."""
     table = sampled.table
     matching = make_sample_context(program, table)
     estimates = sampled.estimates(estimate_from_context(matching))
-    tables = tables_of(matching, keys) if policy == "utility" and estimates is not None else ()
-    work = (
+    loads = (
         {}
         if estimates is None
         else estimate_loads(branch_models(program), program.plan, estimates, costs)
     )
-    utilities = utilities_of(tables, *variable_masks(program))
-    drawn = RecallEstimator(matching, table, utilities)
-    load_power = 1.0
-    if policy == "utility" and work:
-        load_power = _choose_power(_RowLevels(program, table, utilities), work, drawn)
-    return SheddingModel(utilities, _apply_power(work, load_power), load_power, estimates, drawn)
+    matches = sample_matches(matching)
+    shares = sorted({*SHARES, *([wanted] if wanted else [])} - {1.0}, reverse=True)
+    rows = _LearntRows(program, matching, sampled, loads, matches, costs)
+    made = [] if estimates is None else rows.ways(policy, shares)
+    every = Way(1.0, utilities_of((), *variable_masks(program)), ALL_MATCHES, 1.0, 1.0)
+    if made and not takes_blocks(policy):
+        every = replace(every, utilities=made[0].utilities)
+    return SheddingModel(policy, (every, *made), loads, estimates, matches)
 
 
 @dataclass(frozen=True)
-class _RowLevels:
-    """The rows of a table with their levels, to select from at several shares."""
+class _ChosenRows:
+    """The rows of a sample that stay at a share, and the `expected` part of the matches."""
+
+    share: float
+    utilities: Utilities
+    stays: Flags
+    kept: Mapping[int, float] = field(default_factory=dict)
+    expected: float = 0.0
+
+
+@dataclass(frozen=True)
+class _LearntRows:
+    """The rows of a sample, from which some are chosen."""
 
     program: Program
-    table: pa.Table
-    utilities: Utilities
+    matching: AdvanceContext
+    sampled: RowSample
+    loads: Mapping[int, float]
+    matches: MatchSample
+    costs: OperationCosts
+
+    def ways(self, policy: SheddingPolicy, shares: Sequence[float]) -> list[Way]:
+        """The ways to keep each of these shares."""
+        if policy == "keys":
+            return []
+        if policy == "utility":
+            chosen = list(self._by_worth(shares))
+        else:
+            tables = tables_of(self.matching) if policy == "darling" else ()
+            utilities = utilities_of(tables, *variable_masks(self.program))
+            chosen = []
+            for share in shares:
+                weights = partial(weights_of, policy, loads=self.loads)
+                stays = self._stays(utilities, share, weights)
+                chosen.append(_ChosenRows(share, utilities, stays))
+        works = self._works({each.share: each.stays for each in chosen})
+        found = []
+        for each in chosen:
+            known = self.matches.share(each.stays) if self.matches.is_enough else each.expected
+            recall, work = self.matches.recall(each.stays), works(each.share)
+            found.append(Way(each.share, each.utilities, recall, known or 0.0, work, each.kept))
+        return found
+
+    def _by_worth(self, shares: Sequence[float]) -> Iterator[_ChosenRows]:
+        graphs = graphs_of(self.matching, self.sampled.keys)
+        worth = RowWorth(graphs, self._mask, self._may_be_shed, self._totals())
+        known = self.matches.is_enough
+        every = 0.0 if known else worth.matches(np.ones(len(self._mask), dtype=np.bool_))
+        for share, thinned in worth.thin(shares):
+            utilities = worth.utilities(thinned, *variable_masks(self.program))
+            kept = self._kept(thinned)
+            expected = worth.matches(thinned) / every if every else share
+            # What stays by the score, which knows bins and levels and no rounds.
+            choice = Choice(utilities, 1.0, ALL_MATCHES, 1.0, kept)
+            stays = self._stays(utilities, share, choice.weights)
+            yield _ChosenRows(share, utilities, stays, kept, expected)
+
+    def _kept(self, stays: Flags) -> dict[int, float]:
+        """The share of each kind of rows that stays."""
+        masks, place = np.unique(self._mask[self._may_be_shed], return_inverse=True)
+        kept = np.bincount(place, stays[self._may_be_shed], len(masks)) / np.bincount(place)
+        return {int(mask): float(share) for mask, share in zip(masks, kept, strict=True)}
+
+    def _totals(self) -> list[float]:
+        """The expected matches of each branch."""
+        estimates = self._estimates(None)
+        if estimates is None:
+            return []
+        models = branch_models(self.program)
+        return [model.estimator(estimates).cardinality(model.all) for model in models]
+
+    def _stays(
+        self,
+        utilities: Utilities,
+        share: float,
+        weights: Callable[[Mapping[int, int]], Mapping[int, float] | None],
+    ) -> Flags:
+        here = np.flatnonzero(self._may_be_shed)
+        mask = self._mask[here]
+        levels = utilities.levels(mask, self.sampled.table.take(pa.array(here)))
+        own = np.random.default_rng(0).random(len(here))
+        stays = np.ones(len(self._mask), dtype=np.bool_)
+        stays[here] = select_rows_by_kind((mask, levels, own), share * len(here), weights)
+        return stays
+
+    def _works(self, stays: Mapping[float, Flags]) -> Callable[[float], float]:
+        """The part of the work that remains at a share: of the rows that stay there, with
+        selectivities of their own."""
+        shares, parts = [0.0], [0.0]
+        every = estimate_seconds(self.program, self._estimates(None), self.costs)
+        for share in sorted(stays):
+            if share in WORK_SHARES and every > 0:
+                here = estimate_seconds(self.program, self._estimates(stays[share]), self.costs)
+                shares.append(share)
+                parts.append(max(min(here / every, 1.0), parts[-1]))
+        shares, parts = [*shares, 1.0], [*parts, 1.0]
+        return lambda share: float(np.interp(share, shares, parts))
+
+    def _estimates(self, stays: Flags | None) -> Estimates | None:
+        table = self.sampled.table
+        kept = table if stays is None else table.filter(pa.array(stays))
+        if not kept.num_rows:
+            return None
+        return self.sampled.estimates(estimate_from_table(self.program, kept))
 
     @cached_property
-    def _rows(self) -> tuple[npt.NDArray[np.int64], LeveledRows]:
-        mask = column_to_numpy(self.table.column(self.program.mask)).astype(np.int64)
-        here = np.flatnonzero(self.utilities.may_be_shed(mask))
-        levels = self.utilities.levels(mask[here], self.table.take(pa.array(here)))
-        return here, (mask[here], levels, np.random.default_rng(0).random(len(here)))
+    def _mask(self) -> npt.NDArray[np.int64]:
+        column = self.sampled.table.column(self.program.mask)
+        return np.asarray(column_to_numpy(column).astype(np.int64))
 
-    def staying(
-        self, policy: SheddingPolicy, share: float, loads: Mapping[int, float]
-    ) -> npt.NDArray[np.bool_]:
-        here, rows = self._rows
-        kept = np.ones(self.table.num_rows, dtype=np.bool_)
-        kept[here] = select_rows_by_kind(policy, rows, share * len(here), loads)
-        return kept
-
-
-def _choose_power(rows: _RowLevels, loads: Mapping[int, float], drawn: RecallEstimator) -> float:
-    """The power of the load that weighs quotas: 1, as in the paper, unless the recall on drawn
-    matches is clearly better with less."""
-    recalls = {
-        each: sum(
-            drawn.recall(rows.staying("utility", share, _apply_power(loads, each)))
-            for share in TRIAL_SHARES
-        )
-        for each in LOAD_POWERS
-    }
-    best = max(LOAD_POWERS, key=lambda each: (recalls[each], each))
-    return best if recalls[best] > CLEAR_GAIN * recalls[1.0] else 1.0
-
-
-def _apply_power(loads: Mapping[int, float], load_power: float) -> dict[int, float]:
-    return {v: load**load_power for v, load in loads.items()}
+    @cached_property
+    def _may_be_shed(self) -> Flags:
+        _, needed = variable_masks(self.program)
+        return np.asarray((self._mask != 0) & (self._mask & needed == 0))
 
 
 def statistics_of(
-    program: Program,
-    sampled: RowSample,
-    learnt: SheddingModel,
-    policy: SheddingPolicy,
-    costs: OperationCosts,
+    program: Program, sampled: RowSample, learnt: SheddingModel, costs: OperationCosts
 ) -> SheddingStatistics:
     """What the workers of a stream need of what was learnt."""
-    utilities, table = learnt.utilities, sampled.table
-    rows_ = _RowLevels(program, table, utilities)
-    curve = learnt.drawn.curve(lambda share: rows_.staying(policy, share, learnt.loads))
-    rows = max(table.num_rows * sampled.row_weight, 1.0)
+    rows = max(sampled.table.num_rows * sampled.row_weight, 1.0)
     seconds = estimate_seconds(program, learnt.estimates, costs) / rows
-    in_bins = count_bins(utilities, table, program.mask)
-    depth = estimate_depth(program, learnt.estimates, costs)
-    return SheddingStatistics(utilities, learnt.loads, curve, seconds, in_bins, depth)
+    found = SheddingStatistics(learnt.ways, learnt.loads, seconds, ())
+    return replace(found, filled=count_bins(found.utilities, sampled.table, program.mask))
 
 
 def variable_masks(program: Program) -> tuple[int, int]:
@@ -265,24 +438,6 @@ def estimate_seconds(program: Program, estimates: Estimates | None, costs: Opera
         estimate_work(program, estimates, costs)
         + estimate_matches(program, estimates) * MATCH_SECONDS
     )
-
-
-def estimate_depth(program: Program, estimates: Estimates | None, costs: OperationCosts) -> float:
-    """How the work falls with the matches. With half of the rows, the matches fall by the power of
-    all slots, and the work by that of the slots whose joins cause it. Returns the ratio of the
-    powers: 1 if the last join is all of the work."""
-    positive, _ = variable_masks(program)
-    if estimates is None:
-        return 1.0
-    half = replace(
-        estimates,
-        rates={v: rate / (1 + (positive >> v & 1)) for v, rate in estimates.rates.items()},
-    )
-    matches = estimate_matches(program, estimates), estimate_matches(program, half)
-    seconds = estimate_seconds(program, estimates, costs), estimate_seconds(program, half, costs)
-    if not 0 < matches[1] < matches[0] or not 0 < seconds[1] < seconds[0]:
-        return 1.0
-    return min(log(seconds[0] / seconds[1]) / log(matches[0] / matches[1]), 1.0)
 
 
 def estimate_matches(program: Program, estimates: Estimates | None) -> float:

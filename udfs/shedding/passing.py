@@ -4,7 +4,6 @@ For a condition and one of its variables, random partial matches are drawn that 
 that variable, and the condition is tested on them. The share that passes, by bins of the columns
 that the condition reads of the row, is a `PassTable`: the paper's PDFs, measured, not assumed,
 for any condition that the engine can evaluate. Partners come from the row's own key and window.
-Where keys differ, the key is one more column of the table, as far as there are enough draws.
 
 A condition that cannot be drawn (a user's function, remote data, a whole list) is taken to pass the
 same share of every row, so it does not change the order of utilities.
@@ -175,19 +174,18 @@ MOST_KEY_BINS: Final = 16
 BINS_BESIDE_KEYS: Final = 12
 # The prior of a bin is the share of all rows, with the weight of so many draws.
 PRIOR_DRAWS: Final = 10.0
-# Keys have shares of their own if these differ from the pooled ones by at least so much.
-KEY_DIFFERENCE: Final = 0.03
 
 Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class PassTable:
-    """The shares of a condition and a variable, with an axis for each feature. `mean`: the share of
-    all draws, the selectivity of the condition. `by_key`: the first feature is the key."""
+    """The shares of a variable's rows for some conditions, as places in the program, with an axis
+    for each feature: of random partners that pass, or of the expected matches. `mean`: of all rows.
+    `by_key`: the first feature is the key."""
 
     variable: int
-    condition: int
+    conditions: tuple[int, ...]
     features: tuple[Feature, ...]
     shares: Shares
     mean: float
@@ -209,9 +207,9 @@ class _ConditionDraws:
     held: npt.NDArray[np.bool_]
 
 
-def tables_of(matching: AdvanceContext, keys: Sequence[Type] = ()) -> tuple[PassTable, ...]:
+def tables_of(matching: AdvanceContext) -> tuple[PassTable, ...]:
     """A table for each condition and positive variable in it, if the condition can be drawn and its
-    columns have features. `keys`: the types of the program's keys, if tables may depend on them.
+    columns have features.
 
     A condition with an optional variable has none: a row that fails it may still be in matches
     without that variable."""
@@ -226,7 +224,7 @@ def tables_of(matching: AdvanceContext, keys: Sequence[Type] = ()) -> tuple[Pass
                     matching, condition, variable
                 ):
                     continue
-                table = _make_table(walk, (place, condition), variable, keys)
+                table = _make_table(walk, (place, condition), variable)
                 if table is not None:
                     found[variable, place] = table
     return tuple(found.values())
@@ -241,10 +239,10 @@ def _is_always_tested(matching: AdvanceContext, condition: Condition, variable: 
 
 
 def _make_table(
-    walk: BranchWalk, condition: tuple[int, Condition], variable: int, keys: Sequence[Type]
+    walk: BranchWalk, condition: tuple[int, Condition], variable: int
 ) -> PassTable | None:
     place, test = condition
-    read = _find_columns(walk, test, variable)
+    read = find_columns(walk, test, variable)
     if read is None:
         return None
     seen = _draw_condition(walk, test, variable)
@@ -253,7 +251,7 @@ def _make_table(
     events = walk.matching.events
     rows = pa.array(events.rows(seen.rows))
     values = {c: to_single_array(events.table.column(c)).take(rows) for c in read}
-    if any(_is_monotonic(walk, rows, values[c], type_) for c, (type_, _) in read.items()):
+    if any(is_monotonic(walk, rows, values[c], type_) for c, (type_, _) in read.items()):
         return None
     features = [
         feature_of(column, type_, values[column], BINS[len(read)], is_equal=is_equal)
@@ -264,11 +262,10 @@ def _make_table(
         return None
     bins = tuple(feature.bins(values[feature.column]) for feature in known)
     shares, mean = _pass_shares(seen, bins, tuple(feature.size for feature in known))
-    whole_table = PassTable(variable, place, known, shares, mean)
-    return _split_by_key(walk, seen, whole_table, keys) or whole_table
+    return PassTable(variable, (place,), known, shares, mean)
 
 
-def _find_columns(
+def find_columns(
     walk: BranchWalk, condition: Condition, variable: int
 ) -> dict[int, tuple[Type, bool]] | None:
     """The columns that a condition reads of a variable's rows, and whether it compares them for
@@ -283,7 +280,7 @@ def _find_columns(
     return None if not found or len(found) > max(BINS) or orders & found.keys() else found
 
 
-def _is_monotonic(walk: BranchWalk, rows: pa.Array, values: pa.Array, type_: Type) -> bool:
+def is_monotonic(walk: BranchWalk, rows: pa.Array, values: pa.Array, type_: Type) -> bool:
     """Whether the values grow with event time, like counters and expressions of the time."""
     order = walk.matching.program.orders[0]
     if type_.kind not in ORDERED_KINDS or order.type.kind not in ORDERED_KINDS:
@@ -347,49 +344,10 @@ def _count_bins(
 
 def _smooth_shares(counted: tuple[Shares, Shares], before: Shares) -> Shares:
     draws, passes = counted
-    return _round_shares((passes + PRIOR_DRAWS * before) / (draws + PRIOR_DRAWS))
+    return round_shares((passes + PRIOR_DRAWS * before) / (draws + PRIOR_DRAWS))
 
 
-def _round_shares(shares: Shares) -> Shares:
+def round_shares(shares: Shares) -> Shares:
     """Rounds to three digits: more are not significant, and they are written in Spark's plans."""
     found = [float(f"{share:.3g}") for share in shares.ravel()]
     return np.array(found).reshape(shares.shape)
-
-
-def _split_by_key(
-    walk: BranchWalk, seen: _ConditionDraws, pooled: PassTable, keys: Sequence[Type]
-) -> PassTable | None:
-    """The table with the key as first feature, if the draws show that keys differ."""
-    program, events = walk.matching.program, walk.matching.events
-    if len(keys) != 1 or len(pooled.features) != 1:
-        return None
-    rows = pa.array(events.rows(seen.rows))
-    column = program.keys[0]
-    key = feature_of(
-        column,
-        keys[0],
-        to_single_array(events.table.column(column)).take(rows),
-        MOST_KEY_BINS,
-        is_equal=True,
-    )
-    if key is None or not key.values or len(key.values) == 1:
-        return None
-    one = pooled.features[0]
-    values = to_single_array(events.table.column(one.column)).take(rows)
-    coarse = feature_of(one.column, one.type, values, BINS_BESIDE_KEYS, is_equal=bool(one.values))
-    assert coarse is not None
-    all_keys, mean = _pass_shares(seen, (coarse.bins(values),), (coarse.size,))
-    bins = (key.bins(to_single_array(events.table.column(column)).take(rows)), coarse.bins(values))
-    sizes = (key.size, coarse.size)
-    counted = _count_bins(seen, bins, sizes)
-    shares = _smooth_shares(counted, np.broadcast_to(all_keys, sizes))
-    if _key_distance(shares, np.broadcast_to(all_keys, sizes), counted[0]) < KEY_DIFFERENCE:
-        return None
-    return PassTable(pooled.variable, pooled.condition, (key, coarse), shares, mean, by_key=True)
-
-
-def _key_distance(shares: Shares, pooled: Shares, draws: Shares) -> float:
-    """How far the shares by key are from the pooled ones, beyond what chance alone causes."""
-    chance = 0.8 * np.sqrt(pooled * (1 - pooled) * draws) / (draws + PRIOR_DRAWS)
-    beyond = np.maximum(np.abs(shares - pooled) - chance, 0.0)
-    return float((beyond * draws).sum() / max(float(draws.sum()), 1e-300))

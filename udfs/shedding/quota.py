@@ -1,36 +1,40 @@
-"""How many rows of each kind stay, which ones, and what that is expected to lose.
+"""How many rows of each kind stay, and which ones.
 
-Rows are of one *kind* if they may be the same variables (one candidate mask). `share_quota` divides
-the rows that may stay among the kinds (DARLING's local constraints), `select_rows` and
-`threshold_of` keep the rows of highest score, and `RecallEstimator` estimates what matches remain.
+Rows are of one *kind* if they may be the same variables (one candidate mask). Either all kinds
+share one threshold, or `share_quota` divides the rows that may stay among them (DARLING's local
+constraints). `select_rows` and `threshold_of` keep the rows of highest score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_cep.udfs.events.sampling import (
-    can_sample,
-    draw_partials,
-    make_sampling_walk,
-    previous_cells,
-)
 from spark_cep.udfs.shedding.utility import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
+    from spark_cep.udfs.shedding.utility import SheddingPolicy
 
-    from spark_cep.udfs.events.context import AdvanceContext
-    from spark_cep.udfs.events.walk import BranchWalk
-    from spark_cep.udfs.shedding.utility import SheddingPolicy, Utilities
+
+# ---- blocks --------------------------------------------------------------------------------------
+#
+# Rows in blocks that stay have levels from 0 on. Those of the other blocks are below, the blocks
+# with the lowest hash first: if the blocks that stay have fewer rows than there is a quota for, the
+# next ones fill it.
+
+
+def levels_in_blocks(
+    levels: npt.NDArray[np.int64], hashes: npt.NDArray[np.float64], blocks: float
+) -> npt.NDArray[np.int64]:
+    """The levels of rows if a share of the blocks is preferred. `hashes`: of each row's block."""
+    outside = -1 - (hashes * LEVELS).astype(np.int64)
+    return np.where(hashes < blocks, levels, outside)
 
 
 # ---- quotas --------------------------------------------------------------------------------------
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 # to a 64th of them, and more exactly as far as the tie-breakers are evenly distributed.
 LEVEL_PARTS: Final = 64
 # A threshold below all scores, and one above: the highest score may round to LEVELS.
-KEEP_ALL: Final = 0.0
+KEEP_ALL: Final = float(-LEVELS - 1)
 KEEP_NONE: Final = float(LEVELS + 1)
 
 
@@ -66,6 +70,11 @@ class ScoreCounts:
     def rows(self) -> int:
         return int(self.counts.sum())
 
+    def above(self, threshold: float) -> float:
+        """The rows with at least this score, as far as places tell."""
+        parts = np.clip(self.places + 1 - threshold * LEVEL_PARTS, 0.0, 1.0)
+        return float(parts @ self.counts)
+
 
 def kinds_of(scores: Mapping[int, ScoreCounts], quotas: Mapping[int, float]) -> tuple[RowKind, ...]:
     """Each kind with its threshold. `quotas`: how many rows it may keep."""
@@ -74,6 +83,22 @@ def kinds_of(scores: Mapping[int, ScoreCounts], quotas: Mapping[int, float]) -> 
         quota = min(quotas.get(mask, 0.0), one.rows)
         found.append(RowKind(mask, one.rows, round(quota), threshold_of(one, quota)))
     return tuple(found)
+
+
+def kinds_together(scores: Mapping[int, ScoreCounts], quota: float) -> tuple[RowKind, ...]:
+    """Each kind with the threshold that leaves `quota` rows of all kinds together."""
+    masks = sorted(scores)
+    if not masks:
+        return ()
+    places = np.concatenate([scores[mask].places for mask in masks])
+    counts = np.concatenate([scores[mask].counts for mask in masks])
+    each, at = np.unique(places, return_inverse=True)
+    together = ScoreCounts(each, np.bincount(at, counts).astype(np.int64))
+    threshold = threshold_of(together, quota)
+    return tuple(
+        RowKind(mask, scores[mask].rows, round(scores[mask].above(threshold)), threshold)
+        for mask in masks
+    )
 
 
 def threshold_of(scores: ScoreCounts, quota: float) -> float:
@@ -92,10 +117,10 @@ def threshold_of(scores: ScoreCounts, quota: float) -> float:
 def row_thresholds(
     kinds: Sequence[RowKind], mask: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """The threshold of each row, by its mask; 0 for a kind that was not counted."""
+    """The threshold of each row, by its mask; KEEP_ALL for a kind that was not counted."""
     masks = np.array([kind.mask for kind in kinds], dtype=np.int64)
     if not len(masks):
-        return np.zeros(len(mask))
+        return np.full(len(mask), KEEP_ALL)
     cuts = np.array([kind.threshold for kind in kinds])
     order = np.argsort(masks)
     at = np.minimum(np.searchsorted(masks[order], mask), len(masks) - 1)
@@ -135,7 +160,7 @@ def share_quota(
 def weights_of(
     policy: SheddingPolicy, rows: Mapping[int, int], loads: Mapping[int, float]
 ) -> dict[int, float]:
-    """The weights of the kinds. "utility": Z(T) * R(T), where a kind that may be several variables
+    """The weights of the kinds. "darling": Z(T) * R(T), where a kind that may be several variables
     has the load of all. "random": the same share of every kind. "frequency": as many rows of
     each kind, so that the most frequent kinds lose most."""
     if policy == "random":
@@ -171,7 +196,9 @@ def select_rows(levels: npt.NDArray[np.int64], own: npt.NDArray[np.float64], quo
         return np.ones(len(levels), dtype=np.bool_)
     if quota <= 0:
         return np.zeros(len(levels), dtype=np.bool_)
-    counts = np.bincount(levels, minlength=LEVELS)
+    lowest = int(levels.min())
+    levels = levels - lowest
+    counts = np.bincount(levels)
     above = np.cumsum(counts[::-1])[::-1]
     edge = int(np.flatnonzero(above >= quota)[-1])
     stays: Flags = levels > edge
@@ -182,17 +209,20 @@ def select_rows(levels: npt.NDArray[np.int64], own: npt.NDArray[np.float64], quo
 
 
 def select_rows_by_kind(
-    policy: SheddingPolicy,
     rows: LeveledRows,
     quota: float,
-    loads: Mapping[int, float],
+    weights: Callable[[Mapping[int, int]], Mapping[int, float] | None],
 ) -> Flags:
-    """Flags of the rows that stay: `quota` of them, divided among the kinds."""
+    """Flags of the rows that stay: `quota` of them, divided among the kinds by `weights` of how
+    many rows each has, or of all kinds together if these are None."""
     mask, levels, own = rows
-    stays = np.zeros(len(mask), dtype=np.bool_)
     kinds, place, counts = np.unique(mask, return_inverse=True, return_counts=True)
     of_kind = {int(kind): int(count) for kind, count in zip(kinds, counts, strict=True)}
-    quotas = _round_quotas(share_quota(quota, of_kind, weights_of(policy, of_kind, loads)))
+    of_weight = weights(of_kind)
+    if of_weight is None:
+        return select_rows(levels, own, round(quota))
+    stays = np.zeros(len(mask), dtype=np.bool_)
+    quotas = _round_quotas(share_quota(quota, of_kind, of_weight))
     for number, kind in enumerate(kinds):
         here = np.flatnonzero(place == number)
         stays[here] = select_rows(levels[here], own[here], quotas[int(kind)])
@@ -216,103 +246,3 @@ def tie_breakers(times: npt.NDArray[Any], seed: int) -> npt.NDArray[np.float64]:
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * factor
     mixed ^= mixed >> np.uint64(31)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-# ---- recall ------------------------------------------------------------------------------------
-
-MATCH_DRAWS: Final = 30_000
-# With fewer matches among the draws, their share is too uncertain.
-ENOUGH_MATCHES: Final = 50
-# A curve has a point for each tenth.
-CURVE_POINTS: Final = 11
-
-KeptFlags = npt.NDArray[np.bool_]
-MatchWeights = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _BranchDraws:
-    """Drawn matches of one branch: the rows of the table for each slot, and the weights of draws,
-    0 where a condition does not hold. `variables`: one for each slot. `grouped`: the variables of
-    repeated groups, which are not drawn; the share of their utility that stays is used instead."""
-
-    rows: tuple[npt.NDArray[np.int64], ...]
-    matches: MatchWeights
-    variables: tuple[int, ...]
-    grouped: tuple[int, ...]
-
-
-class RecallEstimator:
-    """The share of matches all of whose rows stay, on matches that are drawn once.
-
-    A dropped row only takes matches away, so it is enough to test whether the rows of a match stay.
-    Lists count as lists of one. Where hardly any draw is a match, the product over the variables of
-    the share of their utility that stays is used instead. `matching` was made of `table`.
-    """
-
-    def __init__(self, matching: AdvanceContext, table: pa.Table, utilities: Utilities) -> None:
-        self._matching = matching
-        self._table = table
-        self._utilities = utilities
-
-    @cached_property
-    def _branches(self) -> list[_BranchDraws]:
-        numbers = range(len(self._matching.program.branches))
-        found = (_draw_branch(make_sampling_walk(self._matching, number)) for number in numbers)
-        return [each for each in found if each is not None]
-
-    def recall(self, stays: KeptFlags) -> float:
-        """The recall if the flagged rows of the table stay."""
-        total = held = 0.0
-        for branch in self._branches:
-            weight = max(float(branch.matches.mean()), 1e-9)
-            total += weight
-            held += weight * self._of_branch(branch, stays)
-        return held / total if total else 1.0
-
-    def curve(self, stays: Callable[[float], KeptFlags]) -> tuple[float, ...]:
-        """The recall by share of the rows, from 0 to 1. It never falls."""
-        shares = np.linspace(0, 1, CURVE_POINTS)[1:-1]
-        found = [0.0, *(self.recall(stays(float(share))) for share in shares), 1.0]
-        return tuple(float(each) for each in np.maximum.accumulate(found))
-
-    def _of_branch(self, branch: _BranchDraws, stays: KeptFlags) -> float:
-        grouped = self._utilities_kept(branch.grouped, stays)
-        if np.count_nonzero(branch.matches) >= ENOUGH_MATCHES:
-            kept = np.logical_and.reduce([stays[rows] for rows in branch.rows])
-            return grouped * float((branch.matches * kept).sum() / branch.matches.sum())
-        return grouped * self._utilities_kept(branch.variables, stays)
-
-    def _utilities_kept(self, variables: tuple[int, ...], stays: KeptFlags) -> float:
-        return float(np.prod([self._utility_kept(v, stays) for v in variables]))
-
-    def _utility_kept(self, variable: int, stays: KeptFlags) -> float:
-        events = self._matching.events
-        is_candidate = np.zeros(self._table.num_rows, dtype=np.bool_)
-        is_candidate[events.rows(np.flatnonzero(events.candidates(variable)))] = True
-        utility = self._utilities.of_variable(variable, self._table) * is_candidate
-        total = float(utility.sum())
-        return float((utility * stays).sum()) / total if total else 1.0
-
-
-def _draw_branch(walk: BranchWalk) -> _BranchDraws | None:
-    every = sorted(walk.slots.elements)
-    slots = [slot for slot in every if not walk.slot(slot).is_group]
-    grouped = tuple(v for slot in every if slot not in slots for v in walk.slot(slot).variables)
-    if not slots:
-        return _BranchDraws((), np.zeros(1), (), grouped)
-    found = draw_partials(walk, slots, MATCH_DRAWS)
-    if found is None:
-        return None
-    partials, weights = found
-    reader, holds = walk.reader(partials), np.ones(len(partials), dtype=np.bool_)
-    for condition in walk.matching.program.conditions:
-        if can_sample(walk, condition) and not any(previous_cells(condition)):
-            holds &= reader.holds(condition)
-    rows = tuple(
-        walk.matching.events.rows(each[:, 0])
-        for slot in slots
-        for each in walk.slots.all_rows(slot, partials)
-    )
-    variables = tuple(v for slot in slots for v in walk.slot(slot).variables)
-    return _BranchDraws(rows, weights * holds, variables, grouped)

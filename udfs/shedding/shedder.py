@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -22,32 +23,51 @@ import pyarrow as pa
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.table import column_to_numpy, count_candidates, drop_null_times
-from spark_cep.udfs.shedding.learning import RowSample, learn_model, statistics_of, variable_masks
+from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks
+from spark_cep.udfs.shedding.learning import (
+    RowSample,
+    Way,
+    choose_way,
+    learn_model,
+    statistics_of,
+    takes_blocks,
+    variable_masks,
+)
+from spark_cep.udfs.shedding.matches import ALL_MATCHES, has_user_calls
 from spark_cep.udfs.shedding.pace import RowDensity, TimeBudget, TriggerTimeModel
-from spark_cep.udfs.shedding.quota import select_rows_by_kind, tie_breakers
+from spark_cep.udfs.shedding.quota import (
+    levels_in_blocks,
+    select_rows_by_kind,
+    tie_breakers,
+    weights_of,
+)
 from spark_cep.udfs.shedding.utility import DriftDetector, utilities_of
 
 if TYPE_CHECKING:
     from spark_cep.udfs.program import Program
+    from spark_cep.udfs.shedding.learning import Choice
     from spark_cep.udfs.shedding.pace import TriggerArrival
-    from spark_cep.udfs.shedding.utility import SheddingStatistics, StreamSheddingSpec, Utilities
+    from spark_cep.udfs.shedding.utility import SheddingStatistics, StreamSheddingSpec
 
 
-# How many rows to learn from. The most give draws for every bin, which takes 50 to 100 ms.
+# How many rows to learn from. The most give draws for every bin, which takes 0.2 to 0.4 s.
 MOST_ROWS: Final = 20_000
 LEAST_ROWS: Final = 500
 # With this many rows in a bucket, learning comes before the first matching.
 MANY_ROWS: Final = 5_000
 # Statistics from few rows are replaced when this many times as many are there.
 RELEARN_FACTOR: Final = 4
-# Learning takes about so long; it is done if four times that is left of a bucket's budget.
-LEARNING_SECONDS: Final = 0.1
-LEARNING_MARGIN: Final = 4.0
+# Learning takes about so long; it is done if twice that is left of a bucket's budget.
+LEARNING_SECONDS: Final = 0.3
+LEARNING_MARGIN: Final = 2.0
 # The least time between two learnings of values that drift all the time, like positions in a game:
 # learning then takes 1 % of the time.
 PAUSE_SECONDS: Final = 100 * LEARNING_SECONDS
 # Under load, the least number of triggers between two tests for drift.
 TRIGGERS_BETWEEN_LEARNING: Final = 10
+
+# With fewer blocks in a trigger, a share of them is no choice.
+LEAST_BLOCKS: Final = 8
 
 Flags = npt.NDArray[np.bool_]
 
@@ -55,13 +75,14 @@ Flags = npt.NDArray[np.bool_]
 @dataclass(frozen=True)
 class Admission:
     """The rows that stay. `came`: how many arrived; `density`: rows per unit of event time. `shed`:
-    by variable the rows kept and dropped. `recall`: the expected share of matches that remain."""
+    by variable the rows kept and dropped. `recall`: the expected share of the matches that remain,
+    if it is known."""
 
     rows: pa.Table
     came: int
     density: float
     shed: dict[str, list[int]]
-    recall: float = 1.0
+    recall: float | None = 1.0
 
 
 @dataclass(frozen=True)
@@ -94,6 +115,8 @@ class Shedder:
     _drifted_at: float = -inf
     _before: tuple[str | None, float] | None = None
     _interval: float = 1.0
+    # Whether the rows of a trigger are of several blocks, of which some can be kept as a whole.
+    _has_blocks: bool = True
 
     def __post_init__(self) -> None:
         if self.spec.known is not None:
@@ -129,7 +152,7 @@ class Shedder:
         if self._is_cold(turn, rows):
             self._learn()
         mask = column_to_numpy(rows.column(self.program.mask)).astype(np.int64)
-        may_go = self._utilities.may_be_shed(mask)
+        may_go = np.asarray((mask != 0) & (mask & self._needed == 0))
         density = 0.0 if self._budget is None else self._density(turn.bucket, rows)
         quota = self._quota(turn, (rows.num_rows, density), may_go)
         if quota is None or quota >= np.count_nonzero(may_go):
@@ -141,7 +164,7 @@ class Shedder:
         here = np.flatnonzero(may_go)
         stays = np.ones(len(mask), dtype=np.bool_)
         stays[here] = self._staying(mask[here], rows.take(pa.array(here)), quota)
-        recall = self.part(float(np.count_nonzero(stays[here])) / len(here))
+        recall = self.recall(float(np.count_nonzero(stays[here])) / len(here))
         kept = rows.filter(pa.array(stays))
         counts = self._counts(mask, mask[stays])
         return Admission(kept, rows.num_rows, density, counts, recall)
@@ -177,41 +200,60 @@ class Shedder:
 
     def _staying(self, mask: npt.NDArray[np.int64], rows: pa.Table, quota: float) -> Flags:
         """Flags of the rows that stay, of those that may be shed."""
-        known = self.known
         times = column_to_numpy(rows.column(self.program.orders[0].column))
-        of_rows = (mask, self._utilities.levels(mask, rows), tie_breakers(times, self.spec.seed))
-        loads = {} if known is None else known.loads
+        own = tie_breakers(times, self.spec.seed)
+        if takes_blocks(self.spec.policy):
+            hashes = block_hashes(self.program, rows, self.spec.seed)
+            self._has_blocks = len(np.unique(hashes)) >= LEAST_BLOCKS
+            chosen = self._choose(quota / max(len(mask), 1))
+            levels = chosen.utilities.levels(mask, rows)
+            if chosen.blocks < 1:
+                levels = levels_in_blocks(levels, hashes, cut_blocks(hashes, chosen.blocks))
+            return select_rows_by_kind((mask, levels, own), quota, chosen.weights)
+        levels = self._choose(quota / max(len(mask), 1)).utilities.levels(mask, rows)
+        loads = {} if self.known is None else self.known.loads
         # As long as the loads are not known, all kinds lose the same share.
-        policy = "random" if self.spec.policy == "utility" and not loads else self.spec.policy
-        return select_rows_by_kind(policy, of_rows, quota, loads)
+        policy = "random" if self.spec.policy == "darling" and not loads else self.spec.policy
+        weights = partial(weights_of, policy, loads=loads)
+        return select_rows_by_kind((mask, levels, own), quota, weights)
 
-    @property
-    def _utilities(self) -> Utilities:
-        """Until something was learnt, all rows have the same utility."""
-        return (
-            utilities_of((), *variable_masks(self.program))
-            if self.known is None
-            else self.known.utilities
-        )
+    def _choose(self, target: float) -> Choice:
+        """What stays for a target share. Until something was learnt, whole blocks."""
+        ways = self._first_ways if self.known is None else self.known.ways
+        return choose_way(self.spec.policy, ways, target, by_blocks=self._has_blocks)
 
-    def part(self, share: float) -> float:
-        """The expected recall if a share of the rows stays."""
-        if self.known is None:
-            return float(share ** min(len(branch.slots) for branch in self.program.branches))
-        return float(np.interp(share, np.linspace(0, 1, len(self.known.curve)), self.known.curve))
+    @cached_property
+    def _needed(self) -> int:
+        return variable_masks(self.program)[1]
+
+    @cached_property
+    def _first_ways(self) -> tuple[Way, ...]:
+        even = utilities_of((), *variable_masks(self.program))
+        return (Way(1.0, even, ALL_MATCHES, 1.0, 1.0),)
+
+    def recall(self, share: float) -> float | None:
+        """The expected recall if a share of the rows stays; None if it is not known."""
+        if share >= 1:
+            return 1.0
+        return None if self.known is None else self._choose(share).recall.value
 
     def work_part(self, share: float) -> float:
-        """The most of the work that is expected to remain then: partial matches fall with the
-        matches, but by less."""
-        if self.known is None:
-            return share * share
-        return float(self.part(share) ** self.known.depth)
+        """The part of the work that is expected to remain then. What the user's functions take is
+        not known, and they see what other conditions leave: matches, for the most part."""
+        if share <= 0:
+            return 0.0
+        found = self._choose(share)
+        kept = found.recall.value
+        return found.work if self._knows_costs or kept is None else max(found.work, kept)
+
+    @cached_property
+    def _knows_costs(self) -> bool:
+        return not self.program.remotes and not has_user_calls(self.program)
 
     def least_part(self, share: float) -> float:
         """The least that is expected to remain: as if rows were dropped at random."""
-        depth = 1.0 if self.known is None else self.known.depth
         slots = min(len(branch.slots) for branch in self.program.branches)
-        return float(min(share ** (slots * depth), self.work_part(share)))
+        return float(min(share**slots, self.work_part(share)))
 
     def _time_model(self, bucket: int) -> TriggerTimeModel:
         """The time model of a bucket, which starts as a copy of one that has measured."""
@@ -281,13 +323,13 @@ class Shedder:
 
     def _learn(self) -> None:
         recent = _truncate(pa.concat_tables(self._recent))
-        rows = RowSample(drop_null_times(self.program, recent))
+        rows = RowSample(drop_null_times(self.program, recent), keys=self.spec.keys)
         costs = self.program.costs or TYPICAL_COSTS
-        found = learn_model(self.program, rows, self.spec.policy, costs, self.spec.keys)
+        found = learn_model(self.program, rows, self.spec.policy, costs, self.spec.keep)
         self.learnings += 1
         self._recent = []
         if found.estimates is not None:
-            known = statistics_of(self.program, rows, found, self.spec.policy, costs)
+            known = statistics_of(self.program, rows, found, costs)
             self._know(known, rows.table.num_rows)
 
     def _know(self, known: SheddingStatistics, rows: int) -> None:

@@ -1,9 +1,10 @@
-"""The utility of a row: the probability that it passes the conditions of a match (DARLING,
-Equation 11).
+"""The utility of a row: by which score rows are kept or dropped.
 
-A row that may be several variables counts as the best of them. The *score* puts the utility into
-one of `LEVELS` levels, the paper's utility arrays, and adds a tie-breaker between 0 and 1, so that
-rows of one level are dropped at random, and the same rows in every run.
+A row that may be several variables is worth the sum over them, and as one variable a product of
+numbers from tables: the expected matches that it is in (`worth.py`), or the probability that it
+passes its conditions (DARLING, Equation 11). The *score* puts the utility into one of `LEVELS`
+levels, the paper's utility arrays, and adds a tie-breaker between 0 and 1, so that rows of one
+level are dropped at random, and the same rows in every run.
 
 Always holds: the SQL expression of the driver (`spark_cep/spark/shedding.py`) computes the same
 score.
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.expressions import Type
+    from spark_cep.udfs.shedding.learning import Way
     from spark_cep.udfs.shedding.passing import PassTable
 
 
-SheddingPolicy = Literal["utility", "random", "frequency"]
+SheddingPolicy = Literal["utility", "keys", "darling", "random", "frequency"]
 
 # The paper's xi, the number of utility arrays of a buffer. The utilities of a long pattern are
 # products of many shares, and most are close to 0. So levels are even in the fourth root of the
@@ -41,56 +43,66 @@ Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Utilities:
-    """The utility function. `tables` by variable; without any, every row has the utility 1.
-    `sheddable`: the positive variables, as a bit mask; `needed`: those of a NOT."""
+class Role:
+    """What a row is worth as one variable: the product of its shares in the tables, times `scale`.
+    Variables of several OR branches have a role in each."""
 
-    tables: Mapping[int, tuple[PassTable, ...]]
-    sheddable: int
-    needed: int
+    variable: int
+    tables: tuple[PassTable, ...] = ()
+    scale: float = 1.0
 
-    @cached_property
-    def top(self) -> float:
-        """The largest utility of any row."""
-        best = [self.best(v) for v in range(self.sheddable.bit_length()) if self.sheddable >> v & 1]
-        return max(best, default=1.0) or 1.0
-
-    def best(self, variable: int) -> float:
-        """The largest utility of a row as this variable."""
-        found = 1.0
-        for table in self.tables.get(variable, ()):
+    @property
+    def best(self) -> float:
+        """The largest utility of a row."""
+        found = self.scale
+        for table in self.tables:
             found *= float(table.shares.max())
         return found
 
-    def of_variable(self, variable: int, rows: pa.Table) -> Numbers:
-        """The utility of each row as this variable."""
-        utility = np.ones(rows.num_rows)
-        for table in self.tables.get(variable, ()):
+    def of_rows(self, rows: pa.Table) -> Numbers:
+        """The utility of each row in this role."""
+        utility = np.full(rows.num_rows, self.scale)
+        for table in self.tables:
             utility *= table.passes(rows)
         return utility
 
+
+@dataclass(frozen=True)
+class Utilities:
+    """The utility function. `sheddable`: the
+    positive variables, as a bit mask; `needed`: those of a NOT. `top`: from this utility on, rows
+    have the highest level."""
+
+    roles: tuple[Role, ...]
+    sheddable: int
+    needed: int
+    top: float
+
+    @cached_property
+    def is_even(self) -> bool:
+        """Whether all rows are worth the same."""
+        return not self.tables and len({role.scale for role in self.roles}) <= 1
+
+    @cached_property
+    def tables(self) -> list[PassTable]:
+        return [table for role in self.roles for table in role.tables]
+
     def of_rows(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> Numbers:
-        """The utility of each row as the best of the variables that its mask allows."""
+        """The utility of each row, over the variables that its mask allows."""
         utility = np.zeros(rows.num_rows)
-        for variable in range(self.sheddable.bit_length()):
-            if self.sheddable >> variable & 1:
-                here = np.flatnonzero(mask >> variable & 1)
-                if len(here) == rows.num_rows:
-                    np.maximum(utility, self.of_variable(variable, rows), out=utility)
-                elif len(here):
-                    one = self.of_variable(variable, rows.take(here))
-                    utility[here] = np.maximum(utility[here], one)
+        for role in self.roles:
+            here = np.flatnonzero(mask >> role.variable & 1)
+            if len(here) == rows.num_rows:
+                utility += role.of_rows(rows)
+            elif len(here):
+                utility[here] += role.of_rows(rows.take(here))
         return utility
 
     def levels(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> npt.NDArray[np.int64]:
-        """The level of each row, 0 to LEVELS - 1; 0 without tables."""
-        return self.levels_of(self.of_rows(mask, rows))
-
-    def levels_of(self, utility: Numbers) -> npt.NDArray[np.int64]:
-        """The levels of utilities."""
-        if not self.tables:
-            return np.zeros(len(utility), dtype=np.int64)
-        relative = np.minimum(utility / self.top, 1.0)
+        """The level of each row, 0 to LEVELS - 1; 0 where all rows are worth the same."""
+        if self.is_even:
+            return np.zeros(rows.num_rows, dtype=np.int64)
+        relative = np.minimum(self.of_rows(mask, rows) / self.top, 1.0)
         return np.minimum((np.sqrt(np.sqrt(relative)) * LEVELS).astype(np.int64), LEVELS - 1)
 
     def may_be_shed(self, mask: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -99,10 +111,14 @@ class Utilities:
 
 
 def utilities_of(tables: Sequence[PassTable], sheddable: int, needed: int) -> Utilities:
+    """The utilities of these tables, with one role for each variable."""
     by_variable: dict[int, tuple[PassTable, ...]] = {}
     for table in tables:
         by_variable[table.variable] = (*by_variable.get(table.variable, ()), table)
-    return Utilities(by_variable, sheddable, needed)
+    positive = [v for v in range(sheddable.bit_length()) if sheddable >> v & 1]
+    roles = tuple(Role(v, by_variable.get(v, ())) for v in positive)
+    top = max((role.best for role in roles), default=1.0) or 1.0
+    return Utilities(roles, sheddable, needed, top)
 
 
 # ---- drift ---------------------------------------------------------------------------------------
@@ -123,7 +139,7 @@ class DriftDetector:
 
     def __init__(self, utilities: Utilities, then: Sequence[BinCounts], mask: int) -> None:
         self._mask = mask
-        self._tables = tables_in(utilities)
+        self._tables = utilities.tables
         self._then = then
 
     def has_drifted(self, rows: pa.Table) -> bool:
@@ -137,11 +153,7 @@ class DriftDetector:
 
 def count_bins(utilities: Utilities, rows: pa.Table, mask: int) -> tuple[BinCounts, ...]:
     """How rows fill the bins of each table. `mask`: the place of the mask column."""
-    return tuple(_count_table_bins(table, rows, mask) for table in tables_in(utilities))
-
-
-def tables_in(utilities: Utilities) -> list[PassTable]:
-    return [table for found in utilities.tables.values() for table in found]
+    return tuple(_count_table_bins(table, rows, mask) for table in utilities.tables)
 
 
 def _count_table_bins(table: PassTable, rows: pa.Table, mask: int) -> BinCounts:
@@ -174,16 +186,18 @@ def _distance(then: npt.NDArray[np.float64], now: npt.NDArray[np.float64]) -> fl
 
 @dataclass(frozen=True)
 class SheddingStatistics:
-    """What was learnt from rows: their utilities, the loads of variables (Z), `curve`, the recall
-    by tenths of the kept rows, `work`, the seconds of matching per row, and `filled`, the rows in
-    the bins of each table. `depth`: work falls with this power of the recall."""
+    """What was learnt from rows: the ways to shed, the loads of variables (Z), `work`, the seconds
+    of matching per row, and `filled`, the rows in the bins of each table."""
 
-    utilities: Utilities
+    ways: tuple[Way, ...]
     loads: Mapping[int, float]
-    curve: tuple[float, ...]
     work: float
     filled: tuple[BinCounts, ...]
-    depth: float = 1.0
+
+    @property
+    def utilities(self) -> Utilities:
+        """Those of most tables, which show a drift."""
+        return max((way.utilities for way in self.ways), key=lambda each: len(each.tables))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,92 @@
+"""Blocks of rows: one key in one stretch of time, kept or dropped as a whole by a hash.
+
+A match has one key and lies within a window. So a share of the blocks keeps the same share of the
+matches, whatever the pattern, but for the few that lie across the border of two stretches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from spark_cep.udfs.events.table import column_to_numpy
+from spark_cep.udfs.values.arrow_values import to_single_array
+from spark_cep.udfs.values.codes import key_codes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_cep.udfs.program import Program
+
+# The length of a stretch in windows: a match is half a window long or so, so one or two in a
+# hundred lie across a border.
+STRETCH_WINDOWS: Final = 32
+
+_MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_STEP: Final = 0x9E3779B97F4A7C15
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def stretches_of(program: Program, table: pa.Table, windows: int) -> npt.NDArray[Any]:
+    """The stretch of each row, `windows` windows long."""
+    assert program.window is not None
+    times = column_to_numpy(table.column(program.orders[0].column))
+    return np.asarray(times // (windows * (program.window.size or 1)))
+
+
+def block_codes(program: Program, table: pa.Table, windows: int) -> npt.NDArray[np.int64]:
+    """A number for the block of each row, from 0 on."""
+    stretches = stretches_of(program, table, windows)
+    columns = [table.column(key) for key in _keys(program)]
+    keys = key_codes(columns) if columns else np.zeros(table.num_rows, dtype=np.int64)
+    if not table.num_rows:
+        return np.zeros(0, dtype=np.int64)
+    _, stretch = np.unique(stretches, return_inverse=True)
+    _, codes = np.unique(keys * (int(stretch.max()) + 1) + stretch, return_inverse=True)
+    return codes.astype(np.int64)
+
+
+def block_hashes(program: Program, table: pa.Table, seed: int) -> npt.NDArray[np.float64]:
+    """A number in [0, 1) for the block of each row; the same in every process."""
+    stretches = stretches_of(program, table, STRETCH_WINDOWS)
+    whole = stretches if stretches.dtype.kind == "i" else stretches.astype(np.float64)
+    found = _mix(whole.view(np.uint64) + np.uint64((seed + 1) * _STEP % 2**64))
+    for key in _keys(program):
+        found = _mix(found * np.uint64(31) + _hash_column(table.column(key)))
+    return (found >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def cut_blocks(hashes: npt.NDArray[np.float64], share: float) -> float:
+    """The number below which the hashes of those blocks are that have about this share of the rows.
+    `hashes`: of each row's block. Of few blocks, the same share may have fewer rows or more."""
+    if not 0 < share < 1 or not len(hashes):
+        return share
+    each, rows = np.unique(hashes, return_counts=True)
+    below = np.concatenate([[0], np.cumsum(rows)]) / len(hashes)
+    place = int(np.abs(below - share).argmin())
+    return float(each[place]) if place < len(each) else 1.0
+
+
+def _keys(program: Program) -> tuple[int, ...]:
+    """The keys without the time slice."""
+    return program.keys if program.home is None else program.keys[:-1]
+
+
+def _hash_column(column: pa.ChunkedArray) -> Hashes:
+    array = to_single_array(column)
+    values = array.dictionary_encode()
+    known = [repr(each) for each in values.dictionary.to_pylist()]
+    hashes = pd.util.hash_array(np.array([*known, "NULL"], dtype=object))
+    places = values.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+    found: Hashes = hashes[places]
+    return found
+
+
+def _mix(numbers: Hashes) -> Hashes:
+    for shift, factor in zip((30, 27), _MIX, strict=True):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * factor
+    return numbers ^ (numbers >> np.uint64(31))
