@@ -138,9 +138,9 @@ def _progress(full: FullAnswer, outcomes: Sequence[Outcome]) -> None:
           file=sys.stderr, flush=True)  # fmt: skip
 
 
-def match(rows: DataFrame, shape: Shape, shed: cep.Shed | None = None, **more: Any) -> DataFrame:
+def match(ticks: DataFrame, shape: Shape, shed: cep.Shed | None = None, **more: Any) -> DataFrame:
     return cep.match_pattern(
-        rows, shape.pattern, partition_by=shape.partition, order_by="t", shed=shed, **more
+        ticks, shape.pattern, partition_by=shape.partition, order_by="t", shed=shed, **more
     )
 
 
