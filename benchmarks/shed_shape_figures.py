@@ -9,17 +9,35 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.pictures import Number, Panel
 from benchmarks.reporting import Claim, table
 from benchmarks.shed_shape_rows import SHAPES
 
-UTILITY = "utility"
+if TYPE_CHECKING:
+    from spark_cep.udfs.shedding.utility import SheddingPolicy
+
+UTILITY: Final = "utility"
+POLICIES: tuple[SheddingPolicy, ...] = (UTILITY, "darling", "random", "keys")
+KEEPS = (0.1, 0.3, 0.5, 0.8)
+SEEDS = (0, 1, 2)
 BY_HAND = "keys by hand"
 # Utility may be behind by so much recall, or by so much of the rival's.
 POINTS, PART = 0.03, 0.05
 # A quota is met to one percent of itself; a told interval of 90 % holds the truth this often.
 QUOTA, COVERED = 0.01, 0.8
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`by_hand`: whole keys by a hash, chosen outside the library, are a rival, too."""
+
+    policies: Sequence[SheddingPolicy] = POLICIES
+    keeps: Sequence[float] = KEEPS
+    seeds: Sequence[int] = SEEDS
+    by_hand: bool = False
+    with_spark: bool = True
 
 
 @dataclass(frozen=True)

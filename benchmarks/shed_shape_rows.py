@@ -185,6 +185,31 @@ def _soccer() -> Columns:
     }
 
 
+# ---- whole keys by hand ------------------------------------------------------------------------
+
+# A block of a key has so many windows: few matches cross its borders.
+BLOCK_WINDOWS = 10
+
+
+def in_blocks(shape: Shape, columns: Columns, keep: float, seed: int) -> np.ndarray:
+    """Flags of the rows of whole blocks, keys in stretches of time, in the order of a hash until
+    the quota is met: of the last block its first rows. Rows that a NOT could need all stay."""
+    t = columns["t"]
+    block = (t // (BLOCK_WINDOWS * shape.window)).astype(np.uint64)
+    for name in shape.keys:
+        block = block * np.uint64(1_000_003) + columns[name].astype(np.uint64)
+    random = np.random.default_rng(seed)
+    _, place = np.unique(block, return_inverse=True)
+    turn = random.permutation(place.max() + 1)[place]
+    needed = np.zeros(len(t), dtype=np.bool_)
+    if shape.needed is not None:
+        needed = columns["kind"] == shape.needed
+    may_go = np.flatnonzero(~needed)
+    chosen = may_go[np.lexsort((t[may_go], turn[may_go]))][: round(keep * len(may_go))]
+    needed[chosen] = True
+    return needed
+
+
 # ---- shapes ------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.shed_shapes [--shapes NAME ...] [--keeps K ...] [--seeds S ...] [--quick]
                                      [--json FILE] [--figures FOLDER]
+    python -m benchmarks.shed_shapes --without-spark    the same in a tenth of the time
     python -m benchmarks.shed_shapes --read FILE ...    the report of runs that were kept
     python -m benchmarks.shed_shapes --check            are the matches those of the full answer
     python -m benchmarks.shed_shapes --cost             shedding beside the full answer, in seconds
@@ -20,49 +21,43 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 import spark_cep as cep
-from benchmarks import shedding
+from benchmarks import shed_shape_engine, shedding
 from benchmarks.pictures import FIGURES, draw
 from benchmarks.reporting import Claim
 from benchmarks.session import start
-from benchmarks.shed_shape_figures import BY_HAND, UTILITY, Cell, Outcome, cells, panels, report
-from benchmarks.shed_shape_rows import Columns, Shape, named
-from spark_cep.shed import POLICIES as KNOWN
+from benchmarks.shed_shape_figures import (
+    BY_HAND,
+    KEEPS,
+    POLICIES,
+    SEEDS,
+    Cell,
+    Outcome,
+    Setting,
+    cells,
+    panels,
+    report,
+)
+from benchmarks.shed_shape_rows import Columns, Shape, in_blocks, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RIVALS = tuple(each for each in ("darling", "random", "keys") if each in KNOWN)
-POLICIES = (UTILITY, *RIVALS)
-KEEPS = (0.1, 0.3, 0.5, 0.8)
-SEEDS = (0, 1, 2)
 PARTITIONS = 2
 FULL_ROUNDS = 3
-# A block of a key has so many windows: few matches cross its borders.
-BLOCK_WINDOWS = 10
 CHECKED = ("chain of 3", "rising list", "NOT", "AND, cyclic", "OR", "optional", "same kind, rising")
 
 
 # ---- runs --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Setting:
-    """`by_hand`: whole keys by a hash, chosen outside the library, are a rival, too."""
-
-    keeps: Sequence[float] = KEEPS
-    seeds: Sequence[int] = SEEDS
-    by_hand: bool = False
 
 
 def measure(spark: SparkSession, shape: Shape, setting: Setting, folder: Path) -> list[Outcome]:
@@ -73,7 +68,7 @@ def measure(spark: SparkSession, shape: Shape, setting: Setting, folder: Path) -
     found: list[Outcome] = []
     for keep in setting.keeps:
         for seed in setting.seeds:
-            for policy in POLICIES:
+            for policy in setting.policies:
                 shed = cep.Shed(keep=keep, policy=policy, seed=seed)
                 found.append(_ask(rows, shape, shed, full))
             if setting.by_hand:
@@ -166,25 +161,6 @@ def _write(spark: SparkSession, columns: Columns, folder: Path, name: str) -> Da
     return spark.read.parquet(str(path))
 
 
-def in_blocks(shape: Shape, columns: Columns, keep: float, seed: int) -> np.ndarray:
-    """Flags of the rows of whole blocks, keys in stretches of time, in the order of a hash until
-    the quota is met: of the last block its first rows. Rows that a NOT could need all stay."""
-    t = columns["t"]
-    block = (t // (BLOCK_WINDOWS * shape.window)).astype(np.uint64)
-    for name in shape.keys:
-        block = block * np.uint64(1_000_003) + columns[name].astype(np.uint64)
-    random = np.random.default_rng(seed)
-    _, place = np.unique(block, return_inverse=True)
-    turn = random.permutation(place.max() + 1)[place]
-    needed = np.zeros(len(t), dtype=np.bool_)
-    if shape.needed is not None:
-        needed = columns["kind"] == shape.needed
-    may_go = np.flatnonzero(~needed)
-    chosen = may_go[np.lexsort((t[may_go], turn[may_go]))][: round(keep * len(may_go))]
-    needed[chosen] = True
-    return needed
-
-
 # ---- no match is invented ----------------------------------------------------------------------
 
 
@@ -244,9 +220,15 @@ def read(files: Sequence[Path]) -> list[Outcome]:
 def run(shapes: Sequence[Shape], setting: Setting, json_file: Path | None) -> list[Outcome]:
     """The outcomes of all shapes; the file is written after each of them."""
     found: list[Outcome] = []
-    with _session() as spark, tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
+        if setting.with_spark:
+            spark = stack.enter_context(_session())
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for shape in shapes:
-            found += measure(spark, shape, setting, Path(folder))
+            if setting.with_spark:
+                found += measure(spark, shape, setting, folder)
+            else:
+                found += shed_shape_engine.measure(shape, setting)
             if json_file is not None:
                 json_file.write_text(json.dumps([asdict(each) for each in found]))
     return found
@@ -255,10 +237,12 @@ def run(shapes: Sequence[Shape], setting: Setting, json_file: Path | None) -> li
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Load shedding over patterns of every shape.")
     parser.add_argument("--shapes", nargs="+", default=[], metavar="NAME", help="these alone")
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, help="these alone")
     parser.add_argument("--keeps", nargs="+", type=float, metavar="K", help="shares of the rows")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="S", help="of the policies")
     parser.add_argument("--quick", action="store_true", help="one seed, keep 0.3")
     parser.add_argument("--by-hand", action="store_true", help="whole keys by hand, too")
+    parser.add_argument("--without-spark", action="store_true", help="the engine alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there")
     parser.add_argument("--read", nargs="+", type=Path, metavar="FILE", help="report on these")
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw it there")
@@ -277,9 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             checked = check(spark, named(given.shapes or CHECKED), 0.3, Path(folder))
         raise SystemExit(not all(claim.holds for claim in checked))
     setting = Setting(
+        given.policies or POLICIES,
         given.keeps or ((0.3,) if given.quick else KEEPS),
         given.seeds or (SEEDS[:1] if given.quick else SEEDS),
         given.by_hand,
+        not given.without_spark,
     )
     outcomes = read(given.read) if given.read else run(named(given.shapes), setting, given.json)
     print(report(outcomes))

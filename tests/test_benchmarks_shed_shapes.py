@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks import shed_shape_rows, shed_shapes
+from benchmarks import shed_shape_engine, shed_shape_rows
 from benchmarks.pictures import draw
 from benchmarks.programs import prepare, run
 from benchmarks.shed_shape_figures import (
     Outcome,
+    Setting,
     by_policy,
     cells,
     claims,
@@ -27,8 +28,8 @@ from benchmarks.shed_shape_figures import (
     seconds,
     shares,
 )
-from benchmarks.shed_shape_rows import BUSES, SHAPES, STOCKS, Shape, named
-from benchmarks.shed_shapes import claim_of_subset, in_blocks, read
+from benchmarks.shed_shape_rows import BUSES, SHAPES, STOCKS, Shape, Ticks, in_blocks, named
+from benchmarks.shed_shapes import claim_of_subset, read
 from spark_cep.udfs.program import Plan
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def blocks_of(shape: Shape, keep: float, seed: int = 0) -> tuple[np.ndarray, np.
     """The numbers of the blocks, and of each how many rows stay."""
     columns = shape.make()
     stays = in_blocks(shape, columns, keep, seed)
-    length = shed_shapes.BLOCK_WINDOWS * shape.window
+    length = shed_shape_rows.BLOCK_WINDOWS * shape.window
     block = columns["t"] // length * 1_000 + columns.get("key", 0)
     return np.bincount(np.unique(block, return_inverse=True)[1], stays), stays
 
@@ -123,6 +124,19 @@ def test_rows_that_a_not_could_need_stay_in_every_block() -> None:
     stays, needed = in_blocks(shape, columns, 0.1, 0), columns["kind"] == "N"
     assert stays[needed].all()
     assert stays[~needed].sum() == round(0.1 * (~needed).sum())
+
+
+# ---- without Spark -----------------------------------------------------------------------------
+
+
+def test_the_engine_alone_keeps_what_each_policy_promises() -> None:
+    few = replace(SHAPES["chain of 3"], make=Ticks(rows=12_000).columns)
+    setting = Setting(keeps=(0.3,), seeds=(0,), by_hand=True)
+    kept = {each.policy: each.kept for each in shed_shape_engine.measure(few, setting)}
+    assert kept["random"] == pytest.approx(0.3**3, abs=0.02)
+    assert kept["keys"] == pytest.approx(0.3, abs=0.1)
+    assert kept["keys by hand"] == pytest.approx(0.3, abs=0.1)
+    assert kept["utility"] > max(kept["darling"], 0.25)
 
 
 # ---- cells and claims --------------------------------------------------------------------------

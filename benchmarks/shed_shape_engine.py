@@ -1,0 +1,110 @@
+"""The cells of `shed_shapes.py` without Spark: the driver's choice and the engine, on one core.
+
+Every row is in the sample, and blocks are hashed as the workers of a stream do it. So the same
+policies keep other rows than with Spark, and as many.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.programs import Prepared, prepare
+from benchmarks.programs import run as run_engine
+from benchmarks.shed_shape_figures import BY_HAND, Outcome
+from benchmarks.shed_shape_rows import in_blocks
+from spark_cep import Shed
+from spark_cep.spark.shedding import SheddingAnalysis
+from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.table import column_to_numpy
+from spark_cep.udfs.expressions import Type
+from spark_cep.udfs.program import Plan
+from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks
+from spark_cep.udfs.shedding.learning import RowSample, learn_model
+from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts, levels_in_blocks
+
+if TYPE_CHECKING:
+    from benchmarks.shed_shape_figures import Setting
+    from benchmarks.shed_shape_rows import Shape
+
+
+def measure(shape: Shape, setting: Setting) -> list[Outcome]:
+    columns = shape.make()
+    prepared = prepare(shape.pattern, columns, partition_by=shape.partition)
+    full = _count(prepared)
+    found = []
+    for keep in setting.keeps:
+        for seed in setting.seeds:
+            for policy in setting.policies:
+                shed = Shed(keep=keep, policy=policy, seed=seed)
+                found.append(_ask(shape, prepared, shed, full))
+            if setting.by_hand:
+                here = in_blocks(shape, columns, keep, seed)
+                some = {name: values[here] for name, values in columns.items()}
+                few, _ = _count(prepare(shape.pattern, some, partition_by=shape.partition))
+                kept = few / max(full[0], 1)
+                found.append(Outcome(shape.name, keep, BY_HAND, seed, kept, full[1]))
+    return found
+
+
+def _count(prepared: Prepared) -> tuple[int, float]:
+    ran = run_engine(prepared, Plan("lazy-chain"))
+    return ran.metrics.matches, ran.seconds
+
+
+def _ask(shape: Shape, prepared: Prepared, shed: Shed, full: tuple[int, float]) -> Outcome:
+    assert shed.keep is not None
+    started = time.perf_counter()
+    analysis = _analyse(prepared, shed)
+    stays = analysis.stays(analysis.kinds(shed.keep))
+    call = time.perf_counter() - started
+    matches, action = _count(replace(prepared, table=prepared.table.filter(pa.array(stays))))
+    may_go = analysis.choice.utilities.may_be_shed(_mask(prepared))
+    recall = analysis.choice.recall
+    known = recall.value is not None
+    return Outcome(
+        shape.name,
+        shed.keep,
+        shed.policy,
+        shed.seed,
+        matches / max(full[0], 1),
+        full[1],
+        float(stays[may_go].mean()),
+        recall.value,
+        (recall.low, recall.high) if known else None,
+        None if known else recall.unknown,
+        call,
+        action,
+    )
+
+
+def _analyse(prepared: Prepared, shed: Shed) -> SheddingAnalysis:
+    """As `spark_cep/spark/shedding.py` does it, with counts of the scores of all rows."""
+    program, table = prepared.program, prepared.table
+    assert shed.keep is not None
+    blocks = block_hashes(program, table, shed.seed)
+    sample = RowSample(table, 1.0, blocks, tuple(Type("int", 64) for _ in program.keys))
+    learnt = learn_model(program, sample, shed.policy, TYPICAL_COSTS, shed.keep)
+    choice = learnt.choose(shed.keep)
+    below = cut_blocks(blocks, choice.blocks)
+    mask = _mask(prepared)
+    levels = choice.utilities.levels(mask, table)
+    if choice.blocks < 1:
+        levels = levels_in_blocks(levels, blocks, below)
+    scores = levels + np.random.default_rng(shed.seed).random(len(mask))
+    places = np.floor(scores * LEVEL_PARTS).astype(np.int64)
+    may_go = choice.utilities.may_be_shed(mask)
+    counts = {
+        int(kind): ScoreCounts(*np.unique(places[may_go & (mask == kind)], return_counts=True))
+        for kind in np.unique(mask[may_go])
+    }
+    return SheddingAnalysis(program, shed, learnt, sample, choice, counts, below)
+
+
+def _mask(prepared: Prepared) -> np.ndarray:
+    mask: np.ndarray = column_to_numpy(prepared.table.column(prepared.program.mask))
+    return mask.astype(np.int64)
