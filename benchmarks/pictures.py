@@ -167,6 +167,7 @@ def _dots(axis: Axes, panel: Panel, names: Sequence[str]) -> None:
         )
     axis.set_yticks(rows, [str(each) for each in panel.at])
     axis.set_ylim(len(rows) - 0.5, -0.5)
+    axis.set_xlim(left=min(0, axis.get_xlim()[0]))
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:

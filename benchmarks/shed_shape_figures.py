@@ -107,11 +107,13 @@ class Cell:
 
 
 def cells(outcomes: Sequence[Outcome]) -> list[Cell]:
-    """By shape and share, where utility is most behind first."""
+    """By shape and share, where utility is most behind first; those with other policies to compare
+    it with."""
     groups: dict[tuple[str, float], list[Outcome]] = {}
     for each in outcomes:
         groups.setdefault((each.shape, each.keep), []).append(each)
     found = [Cell(shape, keep, tuple(of)) for (shape, keep), of in groups.items()]
+    found = [each for each in found if UTILITY in each.policies and len(each.policies) > 1]
     return sorted(found, key=lambda each: each.margin)
 
 

@@ -40,6 +40,7 @@ from benchmarks.shed_shape_figures import (
     KEEPS,
     POLICIES,
     SEEDS,
+    UTILITY,
     Cell,
     Outcome,
     Setting,
@@ -237,7 +238,7 @@ def run(shapes: Sequence[Shape], setting: Setting, json_file: Path | None) -> li
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Load shedding over patterns of every shape.")
     parser.add_argument("--shapes", nargs="+", default=[], metavar="NAME", help="these alone")
-    parser.add_argument("--policies", nargs="+", choices=POLICIES, help="these alone")
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, help="utility, and these")
     parser.add_argument("--keeps", nargs="+", type=float, metavar="K", help="shares of the rows")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="S", help="of the policies")
     parser.add_argument("--quick", action="store_true", help="one seed, keep 0.3")
@@ -261,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             checked = check(spark, named(given.shapes or CHECKED), 0.3, Path(folder))
         raise SystemExit(not all(claim.holds for claim in checked))
     setting = Setting(
-        given.policies or POLICIES,
+        tuple(dict.fromkeys((UTILITY, *(given.policies or POLICIES)))),
         given.keeps or ((0.3,) if given.quick else KEEPS),
         given.seeds or (SEEDS[:1] if given.quick else SEEDS),
         given.by_hand,
