@@ -35,7 +35,7 @@ from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.program import Limits, Plan
-from spark_cep.udfs.shedding.blocks import STRETCH_WINDOWS, cut_blocks
+from spark_cep.udfs.shedding.blocks import STRETCHES, choose_stretch, cut_blocks
 from spark_cep.udfs.shedding.learning import (
     RowSample,
     SheddingModel,
@@ -80,6 +80,7 @@ SCORE = "__cep_score"
 DROPPED = "__cep_dropped"
 TIE_BREAKER = "__cep_dice"
 BLOCK = "__cep_block"
+_BLOCK_OF = "__cep_block_{}"
 _TIME, _STRETCH = "__cep_time", "__cep_stretch"
 _READ_COLUMN = "__cep_r{}"
 _FEATURE_COLUMN = "__cep_f{}"
@@ -473,7 +474,6 @@ def plan_shedding(
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
     ends = [] if shed.rows_per_second is None else _time_bounds(shipping)
     rows = prepare.filter_candidates(masked, shipping.compiled)
-    block = _block_hash(shipping, shed.seed)
     columns = hashable_columns(source.df.schema)
     learnt, sampled = learn_from_rows(source, rows, shipping, program, shed)
     size, share, reason = InputSize(0), shed.keep, ""
@@ -483,6 +483,7 @@ def plan_shedding(
         seconds = expected_seconds(program, learnt, sampled, size, cores)
         share, reason = choose_share(shed, size, seconds)
     choice = learnt.choose(share)
+    block = _block_hash(shipping, shed.seed, sampled.stretch)
     below = choice.blocks if sampled.blocks is None else cut_blocks(sampled.blocks, choice.blocks)
     how = RowScoring(shipping.shipment, choice.utilities, columns, shed.seed, below, block)
     counts = (
@@ -543,14 +544,24 @@ def _draw_sample(
 ) -> RowSample:
     """The rows of whole stretches of time of some keys, so that rows of one match are there
     together. A hash chooses the stretches, and the rows of a stretch longer than the sample."""
-    stretched = _block_hash(shipping, shed.seed).add(_add_stretch(rows, shipping, shed))
+    stretched = _add_stretch(rows, shipping, shed)
+    for windows in STRETCHES:
+        block = _block_hash(shipping, shed.seed, windows)
+        stretched = block.add(stretched).withColumnRenamed(BLOCK, _BLOCK_OF.format(windows))
     own = tie_breaker(hashable_columns(source.df.schema), shed.seed)
     chosen = stretched.orderBy(_STRETCH, own).limit(SAMPLE_ROWS)
-    beside = [_STRETCH, BLOCK]
+    beside = [_STRETCH, *(_BLOCK_OF.format(windows) for windows in STRETCHES)]
     found = collect_arrow(
         prepare.select_places(chosen, shipping.shipment, needed_columns(program), beside)
     )
-    stretch, blocks = found.column(_STRETCH).to_numpy(), found.column(BLOCK).to_numpy()
+    stretch = found.column(_STRETCH).to_numpy()
+    # Stretches come by their hash, so the last one tells which part of all of them these are.
+    part = 1.0
+    if len(stretch) == SAMPLE_ROWS:
+        part = max((int(stretch[-1]) + 2**63) / 2**64, 2.0**-53)
+    hashes = {n: found.column(_BLOCK_OF.format(n)).to_numpy() for n in STRETCHES}
+    length = choose_stretch(lambda windows: len(np.unique(hashes[windows])) / part)
+    blocks = hashes[length]
     found, row_weight = with_all_columns(program, found), 1.0
     if found.num_rows == SAMPLE_ROWS:
         # The last stretch may be cut off. If the others are enough, it is left out.
@@ -560,7 +571,7 @@ def _draw_sample(
         else:
             last = stretched.filter(F.col(_STRETCH) == int(stretch[-1])).count()
             row_weight = (whole + last) / SAMPLE_ROWS
-    return RowSample(found, row_weight, blocks, plain_key_types(shipping, rows))
+    return RowSample(found, row_weight, blocks, plain_key_types(shipping, rows), length)
 
 
 def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:
@@ -573,9 +584,10 @@ def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> D
     return timed.select("*", stretch.alias(_STRETCH)).drop(_TIME)
 
 
-def _block_hash(shipping: CompiledEventQuery, seed: int) -> BlockHash:
+def _block_hash(shipping: CompiledEventQuery, seed: int, windows: int) -> BlockHash:
+    """The hash of blocks that are so many windows long."""
     slicing, time, keys = _slicing(shipping)
-    longer = replace(slicing, window=slicing.window * STRETCH_WINDOWS / WINDOWS_PER_SLICE)
+    longer = replace(slicing, window=slicing.window * windows / WINDOWS_PER_SLICE)
     return BlockHash(time, longer.home(_TIME), tuple(keys), seed)
 
 

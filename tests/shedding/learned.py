@@ -13,7 +13,7 @@ from spark_cep.spark.shedding import SheddingAnalysis
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.sampling import make_sample_context
 from spark_cep.udfs.events.table import column_to_numpy, drop_null_times
-from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks
+from spark_cep.udfs.shedding.blocks import block_codes, block_hashes, choose_stretch, cut_blocks
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from spark_cep.udfs.shedding.passing import tables_of
 from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts, levels_in_blocks
@@ -89,7 +89,9 @@ def looked(
 ) -> SheddingAnalysis:
     """As if the sample were all rows, or as a model that was learnt before has it."""
     rows = drop_null_times(program, table)
-    sampled = RowSample(rows, blocks=block_hashes(program, rows, shed.seed), keys=keys)
+    stretch = choose_stretch(lambda windows: len(np.unique(block_codes(program, rows, windows))))
+    blocks = block_hashes(program, rows, shed.seed, stretch)
+    sampled = RowSample(rows, blocks=blocks, keys=keys, stretch=stretch)
     learnt = model or learn_model(program, sampled, shed.policy, TYPICAL_COSTS, shed.keep)
     choice = learnt.choose(shed.keep if shed.keep is not None else 1.0)
     assert sampled.blocks is not None

@@ -95,7 +95,7 @@ def test_what_was_learnt_decides_what_stays() -> None:
     stays = np.isin(prepared.table.column(0).to_numpy(), admitted.rows.column(0).to_numpy())
     values = prepared.table.column(column).to_numpy(zero_copy_only=False)
     # Of the b the highest, of the a the lowest.
-    assert values[(kind == 1) & stays].min() > np.quantile(values[(kind == 1)], 0.6)
+    assert values[(kind == 1) & stays].min() > np.quantile(values[(kind == 1)], 0.45)
     assert admitted.recall > 0.3  # at random 0.09
 
 

@@ -198,13 +198,13 @@ def test_the_same_rows_stay_however_they_lie_and_come(
 
 def test_of_most_blocks_all_matches_stay_or_none(stock: DataFrame) -> None:
     def by_block(how: Shed | None) -> dict[tuple[str, int], int]:
-        found = shed(stock, how, partition_by="k").selectExpr("a.k AS k", "a.t DIV 1280 AS s")
+        found = shed(stock, how, partition_by="k").selectExpr("a.k AS k", "a.t DIV 640 AS s")
         return {(row.k, row.s): row["count"] for row in found.groupBy("k", "s").count().collect()}
 
     every, kept = by_block(None), by_block(Shed(keep=0.4, policy="keys"))
     shares = [kept.get(block, 0) / count for block, count in every.items()]
     # Matches across two stretches may go; one block is cut by the quota.
-    assert sum(0.1 < share < 0.9 for share in shares) <= 2
+    assert sum(0.15 < share < 0.85 for share in shares) <= 2
     assert sum(kept.values()) / sum(every.values()) == pytest.approx(0.4, abs=0.12)
 
 

@@ -6,6 +6,7 @@ matches, whatever the pattern, but for the few that lie across the border of two
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.program import Program
 
-# The length of a stretch in windows: a match is half a window long or so, so one or two in a
-# hundred lie across a border.
-STRETCH_WINDOWS: Final = 32
+# The lengths of a stretch in windows, of which the first is taken that makes enough blocks. A match
+# is half a window long or so: with 32 windows, one or two in a hundred lie across a border.
+STRETCHES: Final = (32, 16, 8, 4)
+ENOUGH_BLOCKS: Final = 30
 
 _MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP: Final = 0x9E3779B97F4A7C15
@@ -50,14 +52,21 @@ def block_codes(program: Program, table: pa.Table, windows: int) -> npt.NDArray[
     return codes.astype(np.int64)
 
 
-def block_hashes(program: Program, table: pa.Table, seed: int) -> npt.NDArray[np.float64]:
-    """A number in [0, 1) for the block of each row; the same in every process."""
-    stretches = stretches_of(program, table, STRETCH_WINDOWS)
+def block_hashes(
+    program: Program, table: pa.Table, seed: int, windows: int = STRETCHES[0]
+) -> npt.NDArray[np.float64]:
+    """A number in [0, 1) for the block of each row, `windows` long; the same in every process."""
+    stretches = stretches_of(program, table, windows)
     whole = stretches if stretches.dtype.kind == "i" else stretches.astype(np.float64)
     found = _mix(whole.view(np.uint64) + np.uint64((seed + 1) * _STEP % 2**64))
     for key in _keys(program):
         found = _mix(found * np.uint64(31) + _hash_column(table.column(key)))
     return (found >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def choose_stretch(blocks: Callable[[int], float]) -> int:
+    """The length of stretches in windows, by how many blocks each would make."""
+    return next((each for each in STRETCHES if blocks(each) >= ENOUGH_BLOCKS), STRETCHES[-1])
 
 
 def cut_blocks(hashes: npt.NDArray[np.float64], share: float) -> float:

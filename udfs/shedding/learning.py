@@ -19,6 +19,7 @@ from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.planning.combinatorics import bit_numbers
 from spark_cep.udfs.planning.cost_model import plan_cost, shape_slot_set
 from spark_cep.udfs.planning.planner import assemble_plan, branch_models, generate_plans
+from spark_cep.udfs.shedding.blocks import STRETCHES
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall, sample_matches
 from spark_cep.udfs.shedding.passing import tables_of
 from spark_cep.udfs.shedding.quota import select_rows_by_kind, weights_of
@@ -234,13 +235,15 @@ MATCH_SECONDS: Final = 0.5e-6
 @dataclass(frozen=True)
 class SheddingModel:
     """What rows showed: the `ways` to shed, the one that keeps most rows first, and `matches` of
-    the sample. `loads`: the load of a row of each variable (`estimate_loads`)."""
+    the sample. `loads`: the load of a row of each variable (`estimate_loads`). `stretch`: the
+    length of a block in windows."""
 
     policy: SheddingPolicy
     ways: tuple[Way, ...]
     loads: Mapping[int, float]
     estimates: Estimates | None
     matches: MatchSample
+    stretch: int
 
     def choose(self, target: float, times: float = 1.0) -> Choice:
         """How to keep a target share. `times`: how many times the rows of the sample there are, of
@@ -248,7 +251,7 @@ class SheddingModel:
         found = choose_way(self.policy, self.ways, target)
         if found.blocks == 1 or found.recall.value is None:
             return found
-        spread = self.matches.spread(found.blocks or target, times)
+        spread = self.matches.spread(found.blocks or target, times, self.stretch)
         return replace(found, recall=found.recall.widen(spread))
 
 
@@ -256,13 +259,14 @@ class SheddingModel:
 class RowSample:
     """Rows to learn from, without NULL event times. `row_weight`: how many rows each represents, if
     there were too many in a stretch of time. `blocks`: the hash of each row's block, where Spark
-    computed it. `keys`: the types of the program's keys, if the worth of a row may depend on its
-    key."""
+    computed it, and `stretch`, the length of a block in windows. `keys`: the types of the program's
+    keys, if the worth of a row may depend on its key."""
 
     table: pa.Table
     row_weight: float = 1.0
     blocks: npt.NDArray[np.float64] | None = None
     keys: Sequence[Type] = ()
+    stretch: int = STRETCHES[0]
 
     def estimates(self, found: Estimates | None) -> Estimates | None:
         """The estimates scaled to the rows that the sample was taken from."""
@@ -295,7 +299,7 @@ def learn_model(
     every = Way(1.0, utilities_of((), *variable_masks(program)), ALL_MATCHES, 1.0, 1.0)
     if made and not takes_blocks(policy):
         every = replace(every, utilities=made[0].utilities)
-    return SheddingModel(policy, (every, *made), loads, estimates, matches)
+    return SheddingModel(policy, (every, *made), loads, estimates, matches, sampled.stretch)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from spark_cep.udfs.events.sampling import (
 )
 from spark_cep.udfs.expressions import UserCall
 from spark_cep.udfs.program import Adaptation, Limits, Plan
-from spark_cep.udfs.shedding.blocks import STRETCH_WINDOWS, block_codes
+from spark_cep.udfs.shedding.blocks import block_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,14 +143,15 @@ class MatchSample:
         half = QUANTILE * spread
         return Recall(value, max(value - half, 0.0), min(value + half, 1.0))
 
-    def spread(self, share: float, times: float) -> float:
-        """The relative standard deviation of the matches in blocks if this share of the blocks is
-        chosen by a hash. `times`: how many times the rows of the sample there are."""
+    def spread(self, share: float, times: float, windows: int) -> float:
+        """The relative standard deviation of the matches in blocks, so many windows long, if this
+        share of them is chosen by a hash. `times`: how many times the rows of the sample there
+        are."""
         every = self._every[self._every > 0]
         if not len(every) or not 0 < share < 1:
             return 0.0
         uneven = float(np.square(every).sum()) / float(every.sum()) ** 2
-        clusters = STRETCH_WINDOWS / CLUSTER_WINDOWS
+        clusters = windows / CLUSTER_WINDOWS
         return sqrt((1 - share) / share * uneven * clusters / times)
 
     def _sums(self, weights: Sequence[Numbers], size: int | None = None) -> Numbers:

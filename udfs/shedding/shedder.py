@@ -23,7 +23,12 @@ import pyarrow as pa
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.table import column_to_numpy, count_candidates, drop_null_times
-from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks
+from spark_cep.udfs.shedding.blocks import (
+    block_codes,
+    block_hashes,
+    choose_stretch,
+    cut_blocks,
+)
 from spark_cep.udfs.shedding.learning import (
     RowSample,
     Way,
@@ -117,6 +122,8 @@ class Shedder:
     _interval: float = 1.0
     # Whether the rows of a trigger are of several blocks, of which some can be kept as a whole.
     _has_blocks: bool = True
+    # The length of a block in windows.
+    _stretch: int | None = None
 
     def __post_init__(self) -> None:
         if self.spec.known is not None:
@@ -203,7 +210,7 @@ class Shedder:
         times = column_to_numpy(rows.column(self.program.orders[0].column))
         own = tie_breakers(times, self.spec.seed)
         if takes_blocks(self.spec.policy):
-            hashes = block_hashes(self.program, rows, self.spec.seed)
+            hashes = self._block_hashes(rows)
             self._has_blocks = len(np.unique(hashes)) >= LEAST_BLOCKS
             chosen = self._choose(quota / max(len(mask), 1))
             levels = chosen.utilities.levels(mask, rows)
@@ -216,6 +223,14 @@ class Shedder:
         policy = "random" if self.spec.policy == "darling" and not loads else self.spec.policy
         weights = partial(weights_of, policy, loads=loads)
         return select_rows_by_kind((mask, levels, own), quota, weights)
+
+    def _block_hashes(self, rows: pa.Table) -> npt.NDArray[np.float64]:
+        """The hash of each row's block, as long as the first trigger that shed had enough of."""
+        if self._stretch is None:
+            self._stretch = choose_stretch(
+                lambda windows: len(np.unique(block_codes(self.program, rows, windows)))
+            )
+        return block_hashes(self.program, rows, self.spec.seed, self._stretch)
 
     def _choose(self, target: float) -> Choice:
         """What stays for a target share. Until something was learnt, whole blocks."""

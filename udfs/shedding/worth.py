@@ -61,13 +61,14 @@ Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 # Pairs drawn for the conditions between two variables, half of them from either side: at first,
-# and at most, where hardly any pass.
-EDGE_DRAWS: Final = 20_000
-MOST_EDGE_DRAWS: Final = 320_000
+# and at most, where hardly any pass. In a long chain few of those that pass matter.
+EDGE_DRAWS: Final = 60_000
+MOST_EDGE_DRAWS: Final = 240_000
 # So many passing pairs give every bin its share.
 ENOUGH_PASSING: Final = 2_000
-# A bin counts as if so many more draws had begun in it, with rows that are worth the mean.
-PRIOR_DRAWS: Final = 5.0
+# A bin counts as if so many more draws had begun in it, with rows that are worth the mean: next to
+# nothing, for in a long chain most bins are worth nothing, and messages multiply.
+PRIOR_DRAWS: Final = 0.1
 # Elements of a list that are counted; the number of longer lists is dominated by chance.
 MOST_ELEMENTS: Final = 8
 # Partners of a list's element beyond which the number of lists is not told apart.
