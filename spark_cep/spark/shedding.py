@@ -35,7 +35,12 @@ from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.program import Limits, Plan
-from spark_cep.udfs.shedding.blocks import STRETCHES, choose_stretch, cut_blocks
+from spark_cep.udfs.shedding.blocks import (
+    STRETCHES,
+    choose_stretch,
+    cut_blocks,
+    has_most_keys,
+)
 from spark_cep.udfs.shedding.learning import (
     RowSample,
     SheddingModel,
@@ -571,7 +576,10 @@ def _draw_sample(
         else:
             last = stretched.filter(F.col(_STRETCH) == int(stretch[-1])).count()
             row_weight = (whole + last) / SAMPLE_ROWS
-    return RowSample(found, row_weight, blocks, plain_key_types(shipping, rows), length)
+    keys = plain_key_types(shipping, rows)
+    if part < 1 and not has_most_keys(program, found, stretch[: found.num_rows]):
+        keys = ()
+    return RowSample(found, row_weight, blocks, keys, length)
 
 
 def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_cep import event, seq
-from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks, stretches_of
+from spark_cep.udfs.shedding.blocks import (
+    block_hashes,
+    cut_blocks,
+    has_most_keys,
+    stretches_of,
+)
 from spark_cep.udfs.shedding.learning import Way, choose_way
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall
 from spark_cep.udfs.shedding.utility import utilities_of
@@ -108,3 +113,13 @@ def test_a_cut_between_blocks_is_the_nearest_to_the_share(
     below = float(np.mean(known < cut_blocks(known, share)))
     others = [float(np.mean(known < each)) for each in [*hashes, 1.0]]
     assert abs(below - share) <= min(abs(each - share) for each in others) + 1e-12
+
+
+def test_whether_rows_have_most_keys_is_told_by_those_seen_once() -> None:
+    prepared = rows(20_000, 50)
+    assert has_most_keys(prepared.program, prepared.table)
+    # Of a hundred keys, five stretches of five of them: the others are hardly those.
+    keys = prepared.table.column(prepared.program.keys[0]).to_numpy()
+    few = prepared.table.filter(pa.array((keys < 5) & (np.arange(len(keys)) < 300)))
+    assert not has_most_keys(prepared.program, few)
+    assert has_most_keys(prepared.program, prepared.table.slice(0, 0))

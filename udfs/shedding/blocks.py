@@ -64,6 +64,26 @@ def block_hashes(
     return (found >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+# Worth depends on keys only if the rows to learn from have most of them: all others look alike.
+MOST_UNSEEN: Final = 0.1
+
+
+def has_most_keys(
+    program: Program, table: pa.Table, stretches: npt.NDArray[Any] | None = None
+) -> bool:
+    """Whether most rows of the input are of keys that these rows have. Of a key that is not here
+    there are expected to be as many rows as of the keys that are here in one stretch only (Good and
+    Turing). `stretches`: a number for the stretch of a key that each row is in."""
+    columns = [table.column(key) for key in _keys(program)]
+    if not columns or not table.num_rows:
+        return True
+    if stretches is None:
+        stretches = block_codes(program, table, STRETCHES[0])
+    _, first, rows = np.unique(stretches, return_index=True, return_counts=True)
+    key = key_codes(columns)[first]
+    return float(rows[np.bincount(key)[key] == 1].sum() / rows.sum()) <= MOST_UNSEEN
+
+
 def choose_stretch(blocks: Callable[[int], float]) -> int:
     """The length of stretches in windows, by how many blocks each would make."""
     return next((each for each in STRETCHES if blocks(each) >= ENOUGH_BLOCKS), STRETCHES[-1])

@@ -49,7 +49,7 @@ MOST_PARTIALS: Final = 20_000_000
 # The rows of the first blocks; each later batch has twice as many.
 FIRST_ROWS: Final = 2_000
 # Stretches of a block, in windows: of the sample's blocks, and of those that are told apart for
-# the interval.
+# the interval, which are matched instead where the others have too many pairs.
 BLOCK_WINDOWS: Final = 16
 CLUSTER_WINDOWS: Final = 2
 # With fewer matches, or in fewer blocks, nothing is said about the share that stays.
@@ -168,7 +168,9 @@ def sample_matches(matching: AdvanceContext) -> MatchSample:
     unknown = ""
     if program.remotes or has_user_calls(program):
         unknown = "remote data and functions of the user are not tested on a sample"
-    found = None if unknown else _match_blocks(program, table)
+    found = None
+    for windows in () if unknown else (BLOCK_WINDOWS, CLUSTER_WINDOWS):
+        found = found or _match_blocks(program, table, windows)
     if found is None:
         found = [
             drawn
@@ -187,11 +189,12 @@ def has_user_calls(program: Program) -> bool:
 # ---- matching blocks -----------------------------------------------------------------------------
 
 
-def _match_blocks(program: Program, table: pa.Table) -> list[_Matches] | None:
-    """The matches of as many blocks as can be afforded; None if the first ones have too many."""
+def _match_blocks(program: Program, table: pa.Table, windows: int) -> list[_Matches] | None:
+    """The matches of as many blocks, so many windows long, as can be afforded; None if the first
+    ones have too many."""
     found: list[_Matches] = []
     count = pairs = 0
-    for here in _batches(program, table):
+    for here in _batches(program, table, windows):
         try:
             added, tested = _matches_of(program, table, here)
         except CepError:
@@ -204,9 +207,9 @@ def _match_blocks(program: Program, table: pa.Table) -> list[_Matches] | None:
     return found
 
 
-def _batches(program: Program, table: pa.Table) -> Iterator[Positions]:
+def _batches(program: Program, table: pa.Table, windows: int) -> Iterator[Positions]:
     """The rows of the table in batches of whole blocks, in an order of chance."""
-    codes = block_codes(program, table, BLOCK_WINDOWS)
+    codes = block_codes(program, table, windows)
     if not len(codes):
         return
     by_chance = np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]

@@ -28,6 +28,7 @@ from spark_cep.udfs.shedding.blocks import (
     block_hashes,
     choose_stretch,
     cut_blocks,
+    has_most_keys,
 )
 from spark_cep.udfs.shedding.learning import (
     RowSample,
@@ -338,7 +339,9 @@ class Shedder:
 
     def _learn(self) -> None:
         recent = _truncate(pa.concat_tables(self._recent))
-        rows = RowSample(drop_null_times(self.program, recent), keys=self.spec.keys)
+        table = drop_null_times(self.program, recent)
+        keys = self.spec.keys if has_most_keys(self.program, table) else ()
+        rows = RowSample(table, keys=keys)
         costs = self.program.costs or TYPICAL_COSTS
         found = learn_model(self.program, rows, self.spec.policy, costs, self.spec.keep)
         self.learnings += 1
