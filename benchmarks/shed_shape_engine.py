@@ -23,7 +23,7 @@ from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.expressions import Type
 from spark_cep.udfs.program import Plan
-from spark_cep.udfs.shedding.blocks import block_hashes, cut_blocks
+from spark_cep.udfs.shedding.blocks import STRETCHES, block_hashes, choose_stretch, cut_blocks
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts, levels_in_blocks
 
@@ -86,8 +86,11 @@ def _analyse(prepared: Prepared, shed: Shed) -> SheddingAnalysis:
     """As `spark_cep/spark/shedding.py` does it, with counts of the scores of all rows."""
     program, table = prepared.program, prepared.table
     assert shed.keep is not None
-    blocks = block_hashes(program, table, shed.seed)
-    sample = RowSample(table, 1.0, blocks, tuple(Type("int", 64) for _ in program.keys))
+    hashes = {windows: block_hashes(program, table, shed.seed, windows) for windows in STRETCHES}
+    length = choose_stretch(lambda windows: len(np.unique(hashes[windows])))
+    blocks = hashes[length]
+    keys = tuple(Type("int", 64) for _ in program.keys)
+    sample = RowSample(table, 1.0, blocks, keys, length)
     learnt = learn_model(program, sample, shed.policy, TYPICAL_COSTS, shed.keep)
     choice = learnt.choose(shed.keep)
     below = cut_blocks(blocks, choice.blocks)
