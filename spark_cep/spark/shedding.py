@@ -550,11 +550,11 @@ def _draw_sample(
     """The rows of whole stretches of time of some keys, so that rows of one match are there
     together. A hash chooses the stretches, and the rows of a stretch longer than the sample."""
     stretched = _add_stretch(rows, shipping, shed)
-    for windows in STRETCHES:
-        block = _block_hash(shipping, shed.seed, windows)
-        stretched = block.add(stretched).withColumnRenamed(BLOCK, _BLOCK_OF.format(windows))
     own = tie_breaker(hashable_columns(source.df.schema), shed.seed)
     chosen = stretched.orderBy(_STRETCH, own).limit(SAMPLE_ROWS)
+    for windows in STRETCHES:
+        block = _block_hash(shipping, shed.seed, windows)
+        chosen = block.add(chosen).withColumnRenamed(BLOCK, _BLOCK_OF.format(windows))
     beside = [_STRETCH, *(_BLOCK_OF.format(windows) for windows in STRETCHES)]
     found = collect_arrow(
         prepare.select_places(chosen, shipping.shipment, needed_columns(program), beside)
