@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark_cep.explanation.counts import cut_counts
@@ -13,10 +13,19 @@ from spark_cep.udfs.shedding.utility import LEVELS
 _LISTED_UTILITIES = 12
 
 
-def estimated_recall(facts: Mapping[str, Any]) -> float | None:
-    """The expected recall of a batch; None without shedding."""
-    found: float | None = (facts.get("shedding") or {}).get("estimated_recall")
-    return found
+def least_recall(plans: Iterable[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The least expected recall of these plans, of batches that are shed; None if one is not known.
+
+    >>> least_recall([{"shedding": {"estimated_recall": 0.4}}, {"shedding": None}])
+    {'estimated_recall': 0.4}
+    >>> least_recall([{"shedding": {"estimated_recall": None}}]), least_recall([{}])
+    ({'estimated_recall': None}, {})
+    """
+    shed = [facts.get("shedding") or {} for facts in plans]
+    found = [each["estimated_recall"] for each in shed if "estimated_recall" in each]
+    if not found:
+        return {}
+    return {"estimated_recall": None if None in found else min(found)}
 
 
 def trigger_recall(recalls: Mapping[str, Sequence[float]]) -> float | None:

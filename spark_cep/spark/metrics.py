@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from spark_cep.errors import CepError, PlanError
 from spark_cep.explanation.comparison import Analysis
 from spark_cep.explanation.counts import merge_counts, parse_counts, public_counts
-from spark_cep.explanation.shedding import estimated_recall, trigger_recall
+from spark_cep.explanation.shedding import least_recall, trigger_recall
 from spark_cep.spark.source import plan_text
 from spark_cep.spark.versions import is_observed
 from spark_cep.udfs.output import STREAM_METRICS
@@ -149,8 +149,7 @@ def metrics(df: DataFrame) -> dict[str, Any]:
     found = [read_answer_counts(record) for record in records]
     of_rows = all(record.plan.facts.get("kind") == "row pattern" for record in records)
     numbers = public_counts(merge_counts(found), of_rows=of_rows)
-    recalls = [r for record in records if (r := estimated_recall(record.plan.facts)) is not None]
-    estimated = {"estimated_recall": min(recalls)} if recalls else {}
+    estimated = least_recall(record.plan.facts for record in records)
     return {**numbers, **estimated, "complete": all(each["complete"] for each in found)}
 
 
