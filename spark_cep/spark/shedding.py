@@ -358,7 +358,7 @@ class SheddingAnalysis:
 
 
 @dataclass(frozen=True)
-class InputSize:
+class CandidateCount:
     """How many rows may be shed, and, if that was asked, the seconds that they span."""
 
     rows: int
@@ -366,7 +366,7 @@ class InputSize:
 
 
 def choose_share(
-    shed: Shed, size: InputSize, seconds: Callable[[float], float]
+    shed: Shed, size: CandidateCount, seconds: Callable[[float], float]
 ) -> tuple[float, str]:
     """The share of the rows that stays, and why. `seconds`: the expected time at a share."""
     rows = size.rows
@@ -392,7 +392,7 @@ def choose_share(
 
 
 def expected_seconds(
-    program: Program, learnt: SheddingModel, sampled: RowSample, size: InputSize, cores: int
+    program: Program, learnt: SheddingModel, sampled: RowSample, size: CandidateCount, cores: int
 ) -> Callable[[float], float]:
     """The expected time of the query if a share of the rows stays: moving rows, and matching."""
     estimates, times = learnt.estimates, _times(program, sampled, size.rows)
@@ -481,7 +481,7 @@ def plan_shedding(
     rows = prepare.filter_candidates(masked, shipping.compiled)
     columns = hashable_columns(source.df.schema)
     learnt, sampled = learn_from_rows(source, rows, shipping, program, shed)
-    size, share, reason = InputSize(0), shed.keep, ""
+    size, share, reason = CandidateCount(0), shed.keep, ""
     if share is None:
         size = _count_rows(_may_be_shed(rows, program), ends)
         cores = count_cores(source.df.sparkSession)
@@ -498,7 +498,7 @@ def plan_shedding(
     )
     analysis = SheddingAnalysis(program, shed, learnt, sampled, choice, counts, below, size.rows)
     if shed.keep is not None:
-        _, reason = choose_share(shed, InputSize(analysis.rows), lambda share: 0.0)
+        _, reason = choose_share(shed, CandidateCount(analysis.rows), lambda share: 0.0)
     if share >= 1:
         return SheddingPlan(shed, how, (), 1.0, ALL_MATCHES, reason, analysis)
     kinds = analysis.kinds(share)
@@ -616,15 +616,15 @@ def _may_be_shed(rows: DataFrame, program: Program) -> DataFrame:
     return rows.filter(f"{MASK} <> 0 AND {MASK} & {needed} = 0")
 
 
-def _count_rows(rows: DataFrame, ends: Sequence[Column]) -> InputSize:
+def _count_rows(rows: DataFrame, ends: Sequence[Column]) -> CandidateCount:
     """How many rows there are, and, if `ends` has the bounds of the event time, the seconds that
     they span."""
     found = collect_arrow(rows.agg(F.count("*").alias("rows"), *ends))
     count = int(found.column("rows")[0].as_py())
     if not ends:
-        return InputSize(count)
+        return CandidateCount(count)
     first, last = found.column("first")[0].as_py(), found.column("last")[0].as_py()
-    return InputSize(count, 0.0 if first is None else (last - first) / 1e6)
+    return CandidateCount(count, 0.0 if first is None else (last - first) / 1e6)
 
 
 def _count_scores(rows: DataFrame) -> dict[int, ScoreCounts]:
