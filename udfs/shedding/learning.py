@@ -294,7 +294,7 @@ def learn_model(
     )
     matches = sample_matches(matching)
     shares = sorted({*SHARES, *([wanted] if wanted else [])} - {1.0}, reverse=True)
-    rows = _LearntRows(program, matching, sampled, loads, matches, costs)
+    rows = _LearntRows(program, matching, sampled, estimates, loads, matches, costs)
     made = [] if estimates is None else rows.ways(policy, shares)
     every = Way(1.0, utilities_of((), *variable_masks(program)), ALL_MATCHES, 1.0, 1.0)
     if made and not takes_blocks(policy):
@@ -320,6 +320,7 @@ class _LearntRows:
     program: Program
     matching: AdvanceContext
     sampled: RowSample
+    estimates: Estimates | None
     loads: Mapping[int, float]
     matches: MatchSample
     costs: OperationCosts
@@ -368,11 +369,10 @@ class _LearntRows:
 
     def _totals(self) -> list[float]:
         """The expected matches of each branch."""
-        estimates = self._estimates(None)
-        if estimates is None:
+        if self.estimates is None:
             return []
         models = branch_models(self.program)
-        return [model.estimator(estimates).cardinality(model.all) for model in models]
+        return [model.estimator(self.estimates).cardinality(model.all) for model in models]
 
     def _stays(
         self,
@@ -392,18 +392,18 @@ class _LearntRows:
         """The part of the work that remains at a share: of the rows that stay there, with
         selectivities of their own."""
         shares, parts = [0.0], [0.0]
-        every = estimate_seconds(self.program, self._estimates(None), self.costs)
+        every = estimate_seconds(self.program, self.estimates, self.costs)
         for share in sorted(stays):
             if share in WORK_SHARES and every > 0:
-                here = estimate_seconds(self.program, self._estimates(stays[share]), self.costs)
+                left = self._estimates(stays[share])
+                here = estimate_seconds(self.program, left, self.costs)
                 shares.append(share)
                 parts.append(max(min(here / every, 1.0), parts[-1]))
         shares, parts = [*shares, 1.0], [*parts, 1.0]
         return lambda share: float(np.interp(share, shares, parts))
 
-    def _estimates(self, stays: Flags | None) -> Estimates | None:
-        table = self.sampled.table
-        kept = table if stays is None else table.filter(pa.array(stays))
+    def _estimates(self, stays: Flags) -> Estimates | None:
+        kept = self.sampled.table.filter(pa.array(stays))
         if not kept.num_rows:
             return None
         return self.sampled.estimates(estimate_from_table(self.program, kept))
