@@ -117,8 +117,15 @@ def _read_token(text: str, at: int, special: re.Pattern[str]) -> SaseToken:
         return SaseToken("name", found.group(), Place(text, at, found.end()))
     found = _SUBSCRIPTED.match(text, at)
     if found is not None:
+        place = Place(text, at, found.end())
+        if found["braced"] == "":
+            raise_syntax_error(
+                f"the subscript of {found['base']} is empty",
+                place,
+                f"write a number or a name between the braces, such as {found['base']}_{{1}}",
+            )
         subscript = found["braced"] or found["low"].translate(_SUBSCRIPTS)
-        return SaseToken("name", f"{found['base']}_{{{subscript}}}", Place(text, at, found.end()))
+        return SaseToken("name", f"{found['base']}_{{{subscript}}}", place)
     found = _PLAIN.match(text, at)
     if found is not None:
         return SaseToken("name", found.group(), Place(text, at, found.end()))

@@ -78,6 +78,7 @@ def marked(text: str, **symbols: object) -> str:
         # Families.
         ("SEQ(S_1, ..., S_n)", "S_n, next to the dots, has no number", "..."),
         ("SEQ(S_{n}, b)", "the subscript of S_n has no value", "S_{n}"),
+        ("SEQ(S_{}, b)", "the subscript of S is empty", "S_{}"),
         ("SEQ(..., b)", "dots must be between two events", "..."),
         ("SEQ(S_1, ..., T_3)", "the dots go from S_1 to T_3, which are of two families", "..."),
         ("SEQ(S_3, ..., S_3)", "the dots go from S_3 to S_3", "..."),
