@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import SheddingPolicy
 
 
-POLICIES: tuple[SheddingPolicy, ...] = ("utility", "keys", "darling", "random", "frequency")
+POLICIES: tuple[SheddingPolicy, ...] = (
+    *("utility", "keys", "darling", "random", "frequency"),
+    "espice",
+)
 _EXAMPLE = (
     'shed=cep.Shed(keep=0.3), cep.Shed(latency="1.5 seconds") or cep.Shed(rows_per_second=1e5)'
 )
@@ -51,7 +54,8 @@ class Shed:
         policy: "utility" drops the rows that the fewest matches are expected to lose, or whole
             blocks (a key in a stretch of time) where that keeps more. The others are to compare
             it with: "keys" drops whole blocks, "darling" rows by the paper's utility and quotas,
-            "random" any rows, "frequency" any rows of the most frequent kinds.
+            "random" any rows, "frequency" any rows of the most frequent kinds, "espice" rows by
+            their variable and their position in the window.
         safety: the part of `latency` that shedding plans with.
         seed: decides which of the rows of equal utility are dropped.
 

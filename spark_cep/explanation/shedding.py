@@ -91,6 +91,9 @@ def _table_text(each: Mapping[str, Any], policy: str) -> str:
     if policy == "darling":
         mean = f"{each['mean']:.2g} on average"
         return f"{each['variable']} passes {each['condition']}: {shares}, {mean}{by_key}"
+    if policy == "espice":
+        mean = f"{each['mean']:.2g} on average"
+        return f"{each['variable']} by its position: {shares} are in matches, {mean}"
     condition = each["condition"] or "the rows in its window"
     return f"{each['variable']} by {condition}: {shares} times the mean worth{by_key}"
 

@@ -212,7 +212,8 @@ def _feature_number(feature: Feature, name: str) -> str:
     """An ordered column as a double; others unchanged."""
     if not feature.is_ordered:
         return name
-    return f"CAST({time_coordinate(feature.type, name)} AS DOUBLE)"
+    number = f"CAST({time_coordinate(feature.type, name)} AS DOUBLE)"
+    return number if feature.period is None else f"pmod({number}, {feature.period!r}D)"
 
 
 def _add_bins(rows: DataFrame, places: Mapping[Feature, int]) -> DataFrame:

@@ -79,7 +79,7 @@ def add_stream_shedding_facts(
 
 
 def _describe_where(shed: Shed) -> str:
-    by_worth = shed.policy in ("utility", "darling")
+    by_worth = shed.policy in ("utility", "darling", "espice")
     learnt = "the history" if shed.history is not None else "rows from triggers that were not full"
     by = f", by utilities learnt from {learnt}" if by_worth else ""
     if shed.latency is not None:
@@ -116,6 +116,7 @@ def _describe_quota(shedding: SheddingPlan) -> str:
         "darling": "by load, Z(T)·R(T)",
         "random": "by rows",
         "frequency": "as many rows of each kind",
+        "espice": "by the share of such rows that are in matches",
     }[shedding.asked.policy]
 
 

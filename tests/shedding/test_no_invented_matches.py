@@ -131,7 +131,7 @@ def test_any_rows_that_may_be_shed_may_be_missing() -> None:
     assert min(seen.values()) > EXAMPLES / 20
 
 
-@pytest.mark.parametrize("policy", ["utility", "random", "frequency"])
+@pytest.mark.parametrize("policy", ["utility", "random", "frequency", "espice"])
 def test_no_policy_and_share_invents_a_match(policy: SheddingPolicy) -> None:
     lost = 0
 

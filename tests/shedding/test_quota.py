@@ -97,6 +97,8 @@ def test_policies_weigh_kinds(policy: SheddingPolicy, expected: Mapping[int, flo
     loads = {0: 2.0, 1: 5.0}
     assert weights_of(policy, {1: 30, 2: 10, 3: 20}, loads) == expected
     assert load_of(0b11, loads) == 7.0
+    # One threshold for all kinds.
+    assert weights_of("espice", {1: 30, 2: 10, 3: 20}, loads) is None
 
 
 def test_the_papers_figure_4_deals_as_rows_come() -> None:

@@ -57,7 +57,7 @@ def given_by(case: Case, course: Course, shed: StreamSheddingSpec) -> tuple[Coun
 def test_no_match_is_invented_and_none_comes_twice(case: Case, data: st.DataObject) -> None:
     assume(case.pattern.window is not None and case.pattern.window.events is None)
     course = data.draw(courses(case), label="course")
-    policy = data.draw(st.sampled_from(["utility", "random", "frequency"]))
+    policy = data.draw(st.sampled_from(["utility", "random", "frequency", "espice"]))
     keep = data.draw(st.sampled_from([0.0, 0.3, 0.5, 0.8]))
     try:
         every = Counter(
@@ -81,7 +81,7 @@ def test_no_match_is_invented_and_none_comes_twice(case: Case, data: st.DataObje
 def test_of_each_trigger_the_share_stays() -> None:
     case = Case(PAIR.within(5), rows_of(400))
     course = Course(Plan("eager"), tuple(t // 100 for t in range(400)), 4)
-    for policy in ("utility", "random", "frequency"):
+    for policy in ("utility", "random", "frequency", "espice"):
         _, stream = given_by(case, course, replace(SHED, keep=0.3, policy=policy))
         kept = [sum(k for k, _ in each["shed"].values()) for each in stream.metrics[:4]]
         assert kept == [30, 30, 30, 30]

@@ -123,6 +123,7 @@ def test_every_type_is_cut_alike_at_its_own_values(spark: SparkSession, sql_type
         numbers = numbers if valid is None else numbers[valid]
         splits = np.unique(numbers[np.isfinite(numbers)])
         features.append(Feature(0, type_, splits=tuple(float(each) for each in splits)))
+        features.append(Feature(0, type_, splits=(0.25, 1.0, 2.5, 3.0), period=3.5))
     if type_.kind in NAMED_KINDS:
         every = feature_of(0, type_, to_single_array(table.column(0)), 32, is_equal=True)
         assert every is not None

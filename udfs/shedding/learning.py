@@ -22,6 +22,7 @@ from spark_cep.udfs.planning.planner import assemble_plan, branch_models, genera
 from spark_cep.udfs.shedding.blocks import STRETCHES
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall, sample_matches
 from spark_cep.udfs.shedding.passing import tables_of
+from spark_cep.udfs.shedding.positions import position_tables
 from spark_cep.udfs.shedding.quota import select_rows_by_kind, weights_of
 from spark_cep.udfs.shedding.utility import SheddingStatistics, count_bins, utilities_of
 from spark_cep.udfs.shedding.worth import RowWorth, graphs_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.planning.cost_model import BranchModel, CardinalityEstimator
     from spark_cep.udfs.program import Estimates, Plan, Program, Shape
     from spark_cep.udfs.shedding.matches import MatchSample
+    from spark_cep.udfs.shedding.passing import PassTable
     from spark_cep.udfs.shedding.utility import SheddingPolicy, Utilities
 
     Flags = npt.NDArray[np.bool_]
@@ -332,7 +334,7 @@ class _LearntRows:
         if policy == "utility":
             chosen = list(self._by_worth(shares))
         else:
-            tables = tables_of(self.matching) if policy == "darling" else ()
+            tables = self._tables(policy)
             utilities = utilities_of(tables, *variable_masks(self.program))
             chosen = []
             for share in shares:
@@ -346,6 +348,11 @@ class _LearntRows:
             recall, work = self.matches.recall(each.stays), works(each.share)
             found.append(Way(each.share, each.utilities, recall, known or 0.0, work, each.kept))
         return found
+
+    def _tables(self, policy: SheddingPolicy) -> Sequence[PassTable]:
+        if policy == "espice":
+            return position_tables(self.program, self.matching.events.table, self.matches)
+        return tables_of(self.matching) if policy == "darling" else ()
 
     def _by_worth(self, shares: Sequence[float]) -> Iterator[_ChosenRows]:
         graphs = graphs_of(self.matching, self.sampled.keys)

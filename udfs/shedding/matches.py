@@ -90,10 +90,12 @@ ALL_MATCHES: Final = Recall(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class _Matches:
-    """Some matches with equally many rows: the rows of the table for each, and their weights."""
+    """Some matches with equally many rows: the rows of the table for each, the variable of each
+    column, and their weights."""
 
     rows: Positions
     weights: Numbers
+    variables: tuple[int, ...]
 
     def stay(self, stays: Flags) -> Flags:
         return np.asarray(stays[self.rows].all(axis=1))
@@ -101,10 +103,19 @@ class _Matches:
 
 class MatchSample:
     """Matches of the rows of a table. `clusters`: of each row. `unknown`: why they may not all be
-    matches, so that nothing is told by them."""
+    matches, so that nothing is told by them. `searched`: the rows that matches were looked for
+    among."""
 
-    def __init__(self, found: Sequence[_Matches], clusters: Positions, unknown: str = "") -> None:
+    def __init__(
+        self,
+        found: Sequence[_Matches],
+        clusters: Positions,
+        unknown: str = "",
+        *,
+        searched: Flags,
+    ) -> None:
         self._found = found
+        self.searched = searched
         self._unknown = unknown
         self._clusters = clusters
         self.count = sum(int(np.count_nonzero(each.weights)) for each in found)
@@ -117,6 +128,15 @@ class MatchSample:
     def is_enough(self) -> bool:
         clusters = int(np.count_nonzero(self._every))
         return self.count >= LEAST_MATCHES and clusters >= LEAST_CLUSTERS
+
+    def contains(self, variable: int) -> Flags:
+        """Which rows are this variable in some match."""
+        found = np.zeros(len(self._clusters), dtype=np.bool_)
+        for each in self._found:
+            for place, its in enumerate(each.variables):
+                if its == variable:
+                    found[each.rows[each.weights > 0, place]] = True
+        return found
 
     def share(self, stays: Flags) -> float | None:
         """The share of the matches all of whose rows stay; None without matches."""
@@ -169,15 +189,17 @@ def sample_matches(matching: AdvanceContext) -> MatchSample:
     if program.remotes or has_user_calls(program):
         unknown = "remote data and functions of the user are not tested on a sample"
     found = None
+    searched: Flags = np.zeros(table.num_rows, dtype=np.bool_)
     for windows in () if unknown else (BLOCK_WINDOWS, CLUSTER_WINDOWS):
-        found = found or _match_blocks(program, table, windows)
+        found = found or _match_blocks(program, table, windows, searched)
     if found is None:
+        searched = np.ones(table.num_rows, dtype=np.bool_)
         found = [
             drawn
             for number in range(len(program.branches))
             if (drawn := _draw_matches(make_sampling_walk(matching, number))) is not None
         ]
-    return MatchSample(found, clusters, unknown)
+    return MatchSample(found, clusters, unknown, searched=searched)
 
 
 def has_user_calls(program: Program) -> bool:
@@ -189,9 +211,11 @@ def has_user_calls(program: Program) -> bool:
 # ---- matching blocks -----------------------------------------------------------------------------
 
 
-def _match_blocks(program: Program, table: pa.Table, windows: int) -> list[_Matches] | None:
+def _match_blocks(
+    program: Program, table: pa.Table, windows: int, searched: Flags
+) -> list[_Matches] | None:
     """The matches of as many blocks, so many windows long, as can be afforded; None if the first
-    ones have too many."""
+    ones have too many. Sets the flags of the rows that were `searched`."""
     found: list[_Matches] = []
     count = pairs = 0
     for here in _batches(program, table, windows):
@@ -199,6 +223,7 @@ def _match_blocks(program: Program, table: pa.Table, windows: int) -> list[_Matc
             added, tested = _matches_of(program, table, here)
         except CepError:
             return found or None
+        searched[here] = True
         found += added
         count, pairs = count + sum(len(each.rows) for each in added), pairs + tested
         # The next batch takes twice as many.
@@ -235,10 +260,12 @@ def _matches_of(program: Program, table: pa.Table, here: Positions) -> tuple[lis
     step = advance_events(plain, EventState(), table.take(pa.array(here)), None)
     found = []
     for matches in step.matches:
-        columns = [here[step.events.rows(each)] for each in matches.rows.values()]
+        columns = {v: here[step.events.rows(each)] for v, each in matches.rows.items()}
         if columns and len(matches):
-            rows = np.concatenate([c if c.ndim > 1 else c[:, np.newaxis] for c in columns], axis=1)
-            found.append(_Matches(rows, np.ones(len(rows))))
+            parts = {v: c if c.ndim > 1 else c[:, np.newaxis] for v, c in columns.items()}
+            rows = np.concatenate([*parts.values()], axis=1)
+            variables = tuple(v for v, part in parts.items() for _ in range(part.shape[1]))
+            found.append(_Matches(rows, np.ones(len(rows)), variables))
         if step.metrics.pairs > MOST_PAIRS:
             raise LimitError("a sample has more pairs than can be tested")
     return found, step.metrics.pairs
@@ -264,4 +291,5 @@ def _draw_matches(walk: BranchWalk) -> _Matches | None:
         for slot in slots
         for each in walk.slots.all_rows(slot, partials)
     ]
-    return _Matches(np.stack(rows, axis=1), weights[holds]) if holds.any() else None
+    variables = tuple(v for slot in slots for v in walk.slot(slot).variables)
+    return _Matches(np.stack(rows, axis=1), weights[holds], variables) if holds.any() else None

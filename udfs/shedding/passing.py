@@ -64,12 +64,14 @@ Bins = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """The bins of a column: ascending `splits` if it is ordered, else `values` with a bin each."""
+    """The bins of a column: ascending `splits` if it is ordered, else `values` with a bin each.
+    With a `period` the remainder of the column by it is cut."""
 
     column: int
     type: Type
     splits: tuple[float, ...] = ()
     values: tuple[Any, ...] = ()
+    period: float | None = None
 
     @property
     def is_ordered(self) -> bool:
@@ -86,6 +88,8 @@ class Feature:
 
     def _of_numbers(self, column: pa.ChunkedArray | pa.Array) -> Bins:
         numbers, valid = as_numbers(column, self.type)
+        if self.period is not None:
+            numbers = _remainder(numbers, self.period)
         found = np.searchsorted(np.array(self.splits), numbers, side="right").astype(np.int64)
         if valid is not None:
             found[~valid] = self.size - 1
@@ -100,6 +104,13 @@ class Feature:
         if valid is not None:
             bins[~valid] = self.size - 1
         return bins
+
+
+def _remainder(numbers: npt.NDArray[np.float64], period: float) -> npt.NDArray[np.float64]:
+    """What Spark's `pmod` gives of doubles, NaN of infinite ones included."""
+    with np.errstate(invalid="ignore"):
+        found = np.fmod(numbers, period)
+        return np.where(found < 0, np.fmod(found + period, period), found)
 
 
 def as_numbers(

@@ -159,10 +159,13 @@ def share_quota(
 
 def weights_of(
     policy: SheddingPolicy, rows: Mapping[int, int], loads: Mapping[int, float]
-) -> dict[int, float]:
-    """The weights of the kinds. "darling": Z(T) * R(T), where a kind that may be several variables
-    has the load of all. "random": the same share of every kind. "frequency": as many rows of
-    each kind, so that the most frequent kinds lose most."""
+) -> dict[int, float] | None:
+    """The weights of the kinds; None if one threshold is for all of them, as with "espice".
+    "darling": Z(T) * R(T), where a kind that may be several variables has the load of all.
+    "random": the same share of every kind. "frequency": as many rows of each kind, so that the most
+    frequent kinds lose most."""
+    if policy == "espice":
+        return None
     if policy == "random":
         return {mask: float(count) for mask, count in rows.items()}
     if policy == "frequency":
