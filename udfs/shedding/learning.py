@@ -23,7 +23,7 @@ from spark_cep.udfs.shedding.blocks import STRETCHES
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall, sample_matches
 from spark_cep.udfs.shedding.passing import tables_of
 from spark_cep.udfs.shedding.positions import position_tables
-from spark_cep.udfs.shedding.quota import select_rows_by_kind, weights_of
+from spark_cep.udfs.shedding.quota import number_kinds, select_rows_by_kind, weights_of
 from spark_cep.udfs.shedding.utility import SheddingStatistics, count_bins, utilities_of
 from spark_cep.udfs.shedding.worth import RowWorth, graphs_of
 
@@ -194,7 +194,7 @@ def choose_way(
     if not takes_blocks(policy):
         return _between(ways, target)
     able = [way for way in ways if way.share >= target]
-    best = max(able, key=lambda way: (way.drawn / way.share, -way.share))
+    best = _best_way(able)
     if not by_blocks and policy == "utility" and len(able) > 1:
         best = able[-1]
         recall = best.recall.times(target / best.share)
@@ -204,6 +204,11 @@ def choose_way(
     blocks = 0.0 if best.share == 1 else part
     recall, work = best.recall.times(part), part * best.work
     return Choice(best.utilities, blocks, recall, work, best.kept)
+
+
+def _best_way(ways: Sequence[Way]) -> Way:
+    """The one that keeps most matches for the rows that it keeps."""
+    return max(ways, key=lambda way: (way.drawn / way.share, -way.share))
 
 
 def takes_blocks(policy: SheddingPolicy) -> bool:
@@ -285,7 +290,8 @@ def learn_model(
     costs: OperationCosts,
     wanted: float | None = None,
 ) -> SheddingModel:
-    """Learns from rows. `wanted`: the share of them that will stay, if that is known."""
+    """Learns from rows. `wanted`: the share of them that will stay, if that is known; then there
+    are only the ways that may be chosen for it."""
     table = sampled.table
     matching = make_sample_context(program, table)
     estimates = sampled.estimates(estimate_from_context(matching))
@@ -295,13 +301,21 @@ def learn_model(
         else estimate_loads(branch_models(program), program.plan, estimates, costs)
     )
     matches = sample_matches(matching)
-    shares = sorted({*SHARES, *([wanted] if wanted else [])} - {1.0}, reverse=True)
     rows = _LearntRows(program, matching, sampled, estimates, loads, matches, costs)
-    made = [] if estimates is None else rows.ways(policy, shares)
+    made = [] if estimates is None else rows.ways(policy, wanted)
     every = Way(1.0, utilities_of((), *variable_masks(program)), ALL_MATCHES, 1.0, 1.0)
     if made and not takes_blocks(policy):
         every = replace(every, utilities=made[0].utilities)
     return SheddingModel(policy, (every, *made), loads, estimates, matches, sampled.stretch)
+
+
+def _shares_for(policy: SheddingPolicy, wanted: float | None) -> list[float]:
+    """The shares for which ways are made, descending. Where blocks are chosen, more rows of fewer
+    blocks may be better than the share that is wanted, and fewer rows never are."""
+    if wanted is None or not 0 < wanted < 1:
+        return list(SHARES)
+    more = SHARES if takes_blocks(policy) else ()
+    return sorted({wanted, *(share for share in more if share > wanted)}, reverse=True)
 
 
 @dataclass(frozen=True)
@@ -327,8 +341,9 @@ class _LearntRows:
     matches: MatchSample
     costs: OperationCosts
 
-    def ways(self, policy: SheddingPolicy, shares: Sequence[float]) -> list[Way]:
-        """The ways to keep each of these shares."""
+    def ways(self, policy: SheddingPolicy, wanted: float | None) -> list[Way]:
+        """The ways to shed, or those that may be chosen for a share that is `wanted`."""
+        shares = _shares_for(policy, wanted)
         if policy == "keys":
             return []
         if policy == "utility":
@@ -341,13 +356,14 @@ class _LearntRows:
                 weights = partial(weights_of, policy, loads=self.loads)
                 stays = self._stays(utilities, share, weights)
                 chosen.append(_ChosenRows(share, utilities, stays))
-        works = self._works({each.share: each.stays for each in chosen})
         found = []
         for each in chosen:
             known = self.matches.share(each.stays) if self.matches.is_enough else each.expected
-            recall, work = self.matches.recall(each.stays), works(each.share)
-            found.append(Way(each.share, each.utilities, recall, known or 0.0, work, each.kept))
-        return found
+            recall = self.matches.recall(each.stays)
+            found.append(Way(each.share, each.utilities, recall, known or 0.0, 1.0, each.kept))
+        looked_at = WORK_SHARES if wanted not in shares else (_best_way(found).share,)
+        works = self._works({c.share: c.stays for c in chosen if c.share in looked_at})
+        return [replace(way, work=works(way.share)) for way in found]
 
     def _tables(self, policy: SheddingPolicy) -> Sequence[PassTable]:
         if policy == "espice":
@@ -370,9 +386,9 @@ class _LearntRows:
 
     def _kept(self, stays: Flags) -> dict[int, float]:
         """The share of each kind of rows that stays."""
-        masks, place = np.unique(self._mask[self._may_be_shed], return_inverse=True)
-        kept = np.bincount(place, stays[self._may_be_shed], len(masks)) / np.bincount(place)
-        return {int(mask): float(share) for mask, share in zip(masks, kept, strict=True)}
+        kinds, place, counts = number_kinds(self._mask[self._may_be_shed])
+        kept = np.bincount(place, stays[self._may_be_shed], len(kinds)) / counts
+        return {int(kind): float(share) for kind, share in zip(kinds, kept, strict=True)}
 
     def _totals(self) -> list[float]:
         """The expected matches of each branch."""
@@ -389,7 +405,7 @@ class _LearntRows:
     ) -> Flags:
         here = np.flatnonzero(self._may_be_shed)
         mask = self._mask[here]
-        levels = utilities.levels(mask, self.sampled.table.take(pa.array(here)))
+        levels = utilities.levels(mask, self._sheddable)
         own = np.random.default_rng(0).random(len(here))
         stays = np.ones(len(self._mask), dtype=np.bool_)
         stays[here] = select_rows_by_kind((mask, levels, own), share * len(here), weights)
@@ -401,7 +417,7 @@ class _LearntRows:
         shares, parts = [0.0], [0.0]
         every = estimate_seconds(self.program, self.estimates, self.costs)
         for share in sorted(stays):
-            if share in WORK_SHARES and every > 0:
+            if every > 0:
                 left = self._estimates(stays[share])
                 here = estimate_seconds(self.program, left, self.costs)
                 shares.append(share)
@@ -419,6 +435,10 @@ class _LearntRows:
     def _mask(self) -> npt.NDArray[np.int64]:
         column = self.sampled.table.column(self.program.mask)
         return np.asarray(column_to_numpy(column).astype(np.int64))
+
+    @cached_property
+    def _sheddable(self) -> pa.Table:
+        return self.sampled.table.filter(pa.array(self._may_be_shed))
 
     @cached_property
     def _may_be_shed(self) -> Flags:

@@ -219,7 +219,7 @@ def select_rows_by_kind(
     """Flags of the rows that stay: `quota` of them, divided among the kinds by `weights` of how
     many rows each has, or of all kinds together if these are None."""
     mask, levels, own = rows
-    kinds, place, counts = np.unique(mask, return_inverse=True, return_counts=True)
+    kinds, place, counts = number_kinds(mask)
     of_kind = {int(kind): int(count) for kind, count in zip(kinds, counts, strict=True)}
     of_weight = weights(of_kind)
     if of_weight is None:
@@ -230,6 +230,28 @@ def select_rows_by_kind(
         here = np.flatnonzero(place == number)
         stays[here] = select_rows(levels[here], own[here], quotas[int(kind)])
     return stays
+
+
+# Masks below this are numbered by a table, in a tenth of the time that sorting takes.
+_SMALL_MASK: Final = 1 << 12
+
+
+def number_kinds(
+    mask: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The kinds that rows have, ascending, the place of each row's among them, and how many rows
+    each has.
+
+    >>> [each.tolist() for each in number_kinds(np.array([4, 1, 4, 4]))]
+    [[1, 4], [1, 0, 1, 1], [1, 3]]
+    """
+    if not len(mask) or not 0 <= int(mask.min()) <= int(mask.max()) < _SMALL_MASK:
+        kinds, place, counts = np.unique(mask, return_inverse=True, return_counts=True)
+        return kinds, place, counts
+    every = np.bincount(mask)
+    kinds = np.flatnonzero(every)
+    place = (np.cumsum(every > 0) - 1)[mask]
+    return kinds, place, every[kinds]
 
 
 def _round_quotas(quotas: Mapping[int, float]) -> dict[int, int]:
