@@ -51,6 +51,7 @@ from spark_cep.udfs.events.runs import RunEngine
 from spark_cep.udfs.events.sharing import run_together
 from spark_cep.udfs.events.table import (
     AHEAD,
+    NEW,
     Events,
     Flags,
     column_to_numpy,
@@ -220,6 +221,13 @@ class EventState:
         beside = sum(rows.nbytes for each in stored for rows in each.rows.values())
         return beside + (0 if self.events is None else int(self.events.nbytes))
 
+    def owed_rows(self) -> int:
+        """The rows whose matches a later advance has to search."""
+        if self.events is None or self.waiting is not None:
+            return 0
+        given = self.events.column(GIVEN_COLUMN).to_numpy()
+        return int(np.count_nonzero(~given.astype(np.bool_)))
+
 
 @dataclass(frozen=True)
 class EventAdvance:
@@ -292,6 +300,7 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     matching.occurrences = OccurrenceFinder(matching)
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
+    metrics.joined_rows = int(np.count_nonzero(rows == NEW))
     cases = CaseOrders(program) if orders is None else orders
     eager = _EagerGroups(matching, (planner, cases), state, (horizon, known), waiting)
     matches = _count_matches(_find_matches(eager, horizon), matching.meter, tally)

@@ -34,7 +34,7 @@ class Metrics:
     index or a bound leaves out counts as tested. `candidates`: by variable. `stretches`: how many
     windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch and
     slots. `orders`: pairs by the order that ran. `swaps`: changes of plan with their reasons.
-    `remotes`: lookups, by source.
+    `remotes`: lookups, by source. `joined_rows`: those whose matches were searched.
     """
 
     rows: int = 0
@@ -50,6 +50,7 @@ class Metrics:
     matching_us: int = 0
     longest_task_us: int = 0
     slow_tasks: int = 0
+    joined_rows: int = 0
     stretches: int = 0
     conditions: dict[int, tuple[int, int]] = field(default_factory=dict)
     candidates: dict[int, int] = field(default_factory=dict)

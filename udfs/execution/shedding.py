@@ -13,9 +13,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_cep.udfs.events.deadline import Deadline
+from spark_cep.udfs.events.engine import EventState
 from spark_cep.udfs.program import Program
 from spark_cep.udfs.shedding.pace import read_arrival
-from spark_cep.udfs.shedding.shedder import get_shedder
+from spark_cep.udfs.shedding.shedder import JoinedRows, get_shedder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,13 +64,16 @@ class TriggerShedding:
     def rows(self) -> pa.Table:
         return self._admitted.rows
 
-    def finish(self) -> None:
-        """To be called when the engine is done with the rows and has saved its state."""
+    def finish(self, joined: int, state: object) -> None:
+        """To be called when the engine is done with the rows and has saved its state. `joined`: how
+        many rows it has joined, those of earlier triggers included."""
+        assert isinstance(state, EventState)
         matching_seconds = perf_counter() - self._began
         # What was not done would have taken time too.
         left = 0.0 if self.deadline is None else self.deadline.left_share
         work_seconds = matching_seconds / max(1 - left, 1 / MOST_WORK_FACTOR)
-        self._shedder.record(self._turn, self._admitted, work_seconds)
+        done = JoinedRows(joined, state.owed_rows(), defers=state.waiting is None)
+        self._shedder.record(self._turn, self._admitted, work_seconds, done)
         began = perf_counter()
         self._shedder.learn_if_idle(self._turn, matching_seconds)
         self._seconds += perf_counter() - began
@@ -108,7 +112,7 @@ def shed_rows(job: StreamJob, arrived: TriggerInput, rows: pa.Table) -> TriggerS
     shedder = get_shedder(job.token, job.shed, job.program)
     arrival = read_arrival(arrived.blobs)
     now = shedder.clock()
-    turn = shedder.turn(arrived.bucket, arrived.number, arrival, rows.num_rows)
+    turn = shedder.turn(arrived.bucket, arrived.number, arrival, rows.num_rows, arrived.horizon)
     deadline = None
     if turn.budget is not None:
         deadline = Deadline(now + turn.budget * overtime(job.shed.safety), shedder.clock)

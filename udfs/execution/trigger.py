@@ -93,11 +93,11 @@ def _advance_bucket(
     after = engine.save(store, header, before, after)
     header.horizon, header.nonce = horizon, secrets.token_hex(8)
     remember_state(job.token, arrived.bucket, header.nonce, BucketMemory(engine, after))
+    metrics = engine.take_metrics()
     if shedding is not None:
-        shedding.finish()
+        shedding.finish(metrics["joined_rows"], after)
     # The header comes last: it says what the blobs are.
     store.put_header(header_to_bytes(header))
-    metrics = engine.take_metrics()
     expired = before.size + count - metrics["ignored_rows"] - after.size
     yield metrics_row(
         engine.answer_schema(),

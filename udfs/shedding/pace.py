@@ -108,6 +108,11 @@ class TimeBudget:
         ahead = max(arrival.rows - self.parallel * self._done, rows, 1)
         return max(left, 0.0) * min(1.0, self.parallel * rows / ahead)
 
+    def later_seconds(self, arrival: TriggerArrival, rows: int) -> float:
+        """The seconds that so many rows of the trigger may take in a later one."""
+        whole = max(self.latency * self.safety - self.spark_seconds, 0.0)
+        return whole * min(1.0, self.parallel * rows / max(arrival.rows, rows, 1))
+
     def rest(self, trigger: str | None, now: float) -> float:
         """The seconds that are left for a bucket without rows. Their turns come last."""
         if trigger != self._trigger or self.began is None:
@@ -232,18 +237,27 @@ class TriggerTimeModel:
     seen: int = 0
     again: float = 0.0
     margin: float = 0.0
-    _planned: float = 0.0
+    planned: float = 0.0
     _before: float = 0.0
     _came_before: int = 0
     _evidence: float = 0.0
     _waiting: tuple[int, float, float] = (0, 0.0, 0.0)
 
-    def observe(self, came: int, kept: int, density: float, seconds: float) -> None:
-        """Learns from a trigger with `came` rows, of which `kept` stayed, that took `seconds`."""
+    def observe(
+        self,
+        came: int,
+        kept: int,
+        density: float,
+        seconds: float,
+        planned: float | None = None,
+    ) -> None:
+        """Learns from a trigger with `came` rows, of which `kept` stayed, that took `seconds`.
+        `planned`: for these rows, where that was not the last plan."""
         if not came:
             return
-        if self._planned >= PLAN_SECONDS:
-            over = min(seconds / self._planned - 1, MOST_MARGIN)
+        planned = self.planned if planned is None else planned
+        if planned >= PLAN_SECONDS:
+            over = min(seconds / planned - 1, MOST_MARGIN)
             self.margin = max(over, MARGIN_DECAY * self.margin)
         share = kept / came
         part = self.part_of(share)
@@ -313,7 +327,7 @@ class TriggerTimeModel:
     def share(self, rows: int, density: float, budget: float) -> float:
         """The largest share of the rows that fits into the budget."""
         found = self._share(rows, density, budget / (1 + self.margin))
-        self._planned = self.seconds(rows, found, density)
+        self.planned = self.seconds(rows, found, density)
         return found
 
     def _share(self, rows: int, density: float, budget: float) -> float:

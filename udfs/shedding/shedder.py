@@ -22,7 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.context import deciding_row, waits_for_horizon
 from spark_cep.udfs.events.table import column_to_numpy, count_candidates, drop_null_times
+from spark_cep.udfs.events.waiting import can_keep_matches
 from spark_cep.udfs.shedding.blocks import (
     block_codes,
     block_hashes,
@@ -39,6 +41,7 @@ from spark_cep.udfs.shedding.learning import (
     takes_blocks,
     variable_masks,
 )
+from spark_cep.udfs.shedding.ledger import Charge, Ledger
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, has_user_calls
 from spark_cep.udfs.shedding.pace import RowDensity, TimeBudget, TriggerTimeModel
 from spark_cep.udfs.shedding.quota import (
@@ -75,6 +78,9 @@ TRIGGERS_BETWEEN_LEARNING: Final = 10
 # With fewer blocks in a trigger, a share of them is no choice.
 LEAST_BLOCKS: Final = 8
 
+# The horizon of a trigger before any watermark.
+NO_HORIZON: Final = -(1 << 63)
+
 Flags = npt.NDArray[np.bool_]
 
 
@@ -94,12 +100,28 @@ class Admission:
 @dataclass(frozen=True)
 class BucketTurn:
     """A bucket's turn in a trigger, and its bound: a `budget` of seconds, a `quota` of rows or a
-    `share` of the rows that may be shed."""
+    `share` of the rows that may be shed. `trigger_rows`: in all buckets."""
 
     bucket: int
     budget: float | None = None
     quota: float | None = None
     share: float | None = None
+    # Where the work of its rows falls into a later trigger, the seconds that it may take there.
+    later: float | None = None
+    # What it counts among the rows of the trigger: its own, or those that are joined now.
+    rows: int = 0
+    trigger_rows: int = 0
+    horizon: int = NO_HORIZON
+
+
+@dataclass(frozen=True)
+class JoinedRows:
+    """What a trigger did in the end. `joined`: rows whose matches were searched; `owed`: rows in
+    the state whose matches are still to be. `defers`: the next rows will be joined later, too."""
+
+    joined: int
+    owed: int
+    defers: bool
 
 
 @dataclass
@@ -115,6 +137,7 @@ class Shedder:
     _budget: TimeBudget | None = None
     _time_models: dict[int, TriggerTimeModel] = field(default_factory=dict)
     _densities: dict[int, RowDensity] = field(default_factory=dict)
+    _ledgers: dict[int, Ledger] = field(default_factory=dict)
     _recent: list[pa.Table] = field(default_factory=list)
     _since: int = 0
     _learnt_rows: int = 0
@@ -135,15 +158,34 @@ class Shedder:
     # -- a trigger of a bucket ------------------------------------------------------------------
 
     def turn(
-        self, bucket: int, trigger: str | None, arrival: TriggerArrival | None, rows: int
+        self,
+        bucket: int,
+        trigger: str | None,
+        arrival: TriggerArrival | None,
+        rows: int,
+        horizon: int = NO_HORIZON,
     ) -> BucketTurn:
         """The bound of a bucket in this trigger. Without an arrival there are no rows."""
         if arrival is None:
             rest = None if self._budget is None else self._budget.rest(trigger, self.clock())
-            return BucketTurn(bucket, budget=rest)
+            return BucketTurn(bucket, budget=rest, horizon=horizon)
         if self._budget is not None:
-            seconds = self._budget.seconds(trigger, arrival, rows, self.clock())
-            return BucketTurn(bucket, budget=seconds)
+            ledger, own, later = self._ledger(bucket), rows, None
+            due, of = ledger.due(horizon)
+            if of > 0:
+                own = round(arrival.rows * due / of)
+            seconds = self._budget.seconds(trigger, arrival, own, self.clock())
+            if ledger.defers:
+                whole = self._budget.later_seconds(arrival, rows)
+                later = max(whole - ledger.seconds_beside(horizon), 0.0)
+            return BucketTurn(
+                bucket,
+                budget=seconds,
+                later=later,
+                rows=own,
+                trigger_rows=arrival.rows,
+                horizon=horizon,
+            )
         if self.spec.rows_per_second is not None:
             allowed = self.spec.rows_per_second * self._seconds_since(trigger, arrival)
             return BucketTurn(bucket, quota=allowed * rows / max(arrival.rows, 1))
@@ -177,12 +219,57 @@ class Shedder:
         counts = self._counts(mask, mask[stays])
         return Admission(kept, rows.num_rows, density, counts, recall)
 
-    def record(self, turn: BucketTurn, admitted: Admission, seconds: float) -> None:
-        """Records how long the engine record for the admitted rows."""
-        if self._budget is not None:
-            self._budget.ended(admitted.came, self.clock())
-            kept = admitted.rows.num_rows
-            self._time_model(turn.bucket).observe(admitted.came, kept, admitted.density, seconds)
+    def record(
+        self,
+        turn: BucketTurn,
+        admitted: Admission,
+        seconds: float,
+        done: JoinedRows | None = None,
+    ) -> None:
+        """Records how long the engine took, and for which rows; None: the admitted ones."""
+        if self._budget is None:
+            return
+        self._budget.ended(turn.rows, self.clock())
+        kept, model = admitted.rows.num_rows, self._time_model(turn.bucket)
+        if done is None or not self._may_defer:
+            model.observe(admitted.came, kept, admitted.density, seconds)
+            return
+        ledger = self._ledger(turn.bucket)
+        ledger.defers = done.defers
+        joined = ledger.settle(self._charge(turn, admitted, model.planned), done.joined, done.owed)
+        if joined is not None:
+            model.observe(
+                round(joined.came), round(joined.kept), joined.density, seconds, joined.seconds
+            )
+
+    def owed_rows(self, bucket: int) -> float:
+        """The rows of a bucket whose work falls into later triggers."""
+        return self._ledger(bucket).rows
+
+    def _charge(self, turn: BucketTurn, admitted: Admission, planned: float) -> Charge:
+        first, last = _time_span(admitted.rows.column(self.program.orders[0].column))
+        return Charge(
+            admitted.came,
+            admitted.rows.num_rows,
+            turn.trigger_rows,
+            admitted.density,
+            planned if admitted.came else 0.0,
+            first,
+            last,
+            turn.horizon,
+        )
+
+    def _ledger(self, bucket: int) -> Ledger:
+        if bucket not in self._ledgers:
+            defers = self._may_defer and not can_keep_matches(self.program)
+            window, by = self.program.window, deciding_row(self.program)
+            delay = float(window.size) if window is not None and by == "earliest" else 0.0
+            self._ledgers[bucket] = Ledger(defers, delay)
+        return self._ledgers[bucket]
+
+    @cached_property
+    def _may_defer(self) -> bool:
+        return waits_for_horizon(self.program)
 
     def learn_if_idle(self, turn: BucketTurn, seconds: float) -> None:
         """Learns after a bucket that record `seconds`, if enough of its budget is left."""
@@ -201,7 +288,8 @@ class Shedder:
             return float(turn.share * np.count_nonzero(may_go))
         if turn.budget is None or not rows:
             return turn.quota
-        share = self._time_model(turn.bucket).share(rows, density, turn.budget)
+        seconds = turn.budget if turn.later is None else turn.later
+        share = self._time_model(turn.bucket).share(rows, density, seconds)
         if share >= 1:
             return None
         return max(share * rows - (rows - int(np.count_nonzero(may_go))), 0.0)
@@ -366,6 +454,15 @@ class Shedder:
             for v, each in enumerate(self.program.variables)
             if not each.negated
         }
+
+
+def _time_span(column: pa.ChunkedArray) -> tuple[float, float]:
+    """The first and the last event time; nothing comes before or after where there is none."""
+    times = column_to_numpy(column.drop_null())
+    if times.dtype.kind == "f":
+        times = times[np.isfinite(times)]
+    # Python's numbers: horizons reach to the ends of int64.
+    return (times.min().item(), times.max().item()) if len(times) else (-inf, -inf)
 
 
 def _truncate(rows: pa.Table) -> pa.Table:
