@@ -145,7 +145,7 @@ def test_a_history_is_known_from_the_first_row_on() -> None:
     assert each.learnings == 1
 
 
-def test_learning_waits_for_room() -> None:
+def test_learning_waits_for_time() -> None:
     each = shedder(LATENCY)
     come(each, rows(MANY_ROWS - 1).table, 1, seconds=7.5)
     assert each.learnings == 0
@@ -192,3 +192,18 @@ def test_rows_a_second_are_those_since_the_trigger_before() -> None:
         clock.now += pause
         kept.append(come(each, rows(1000, begin=1000 * trigger).table, trigger).rows.num_rows)
     assert kept == [100, 200, 500]
+
+
+def test_learning_again_under_load_needs_the_time_that_it_took_before() -> None:
+    learnings = []
+    for seconds in (1.0, 9.0):
+        each = shedder(LATENCY)
+        come(each, rows(MANY_ROWS).table, 1, seconds=0.1)
+        each.learning_seconds = seconds
+        before = each.learnings
+        # So many rows that some have to go, in values that were never there.
+        each._since = 9
+        each._time_model(0).work = 1.0
+        come(each, rows(MANY_ROWS, begin=MANY_ROWS, middle=9.0).table, 2, seconds=7.0)
+        learnings.append(each.learnings - before)
+    assert learnings == [1, 0]

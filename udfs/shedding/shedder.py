@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -66,12 +66,14 @@ LEAST_ROWS: Final = 500
 MANY_ROWS: Final = 5_000
 # Statistics from few rows are replaced when this many times as many are there.
 RELEARN_FACTOR: Final = 4
-# Learning takes about so long; it is done if twice that is left of a bucket's budget.
-LEARNING_SECONDS: Final = 0.3
-LEARNING_MARGIN: Final = 2.0
+# Learning takes about so long at first, then as long as the last time. It is done if that and a
+# quarter is left of a bucket's budget.
+LEARNING_SECONDS: Final = 0.25
+LEARNING_MARGIN: Final = 1.25
+LEAST_LEARNING_SECONDS: Final = 0.05
 # The least time between two learnings of values that drift all the time, like positions in a game:
 # learning then takes 1 % of the time.
-PAUSE_SECONDS: Final = 100 * LEARNING_SECONDS
+PAUSE_SECONDS: Final = 30.0
 # Under load, the least number of triggers between two tests for drift.
 TRIGGERS_BETWEEN_LEARNING: Final = 10
 
@@ -133,6 +135,7 @@ class Shedder:
     clock: Callable[[], float] = time.time
     known: SheddingStatistics | None = None
     learnings: int = 0
+    learning_seconds: float = LEARNING_SECONDS
     _drift: DriftDetector | None = None
     _budget: TimeBudget | None = None
     _time_models: dict[int, TriggerTimeModel] = field(default_factory=dict)
@@ -200,7 +203,7 @@ class Shedder:
         """The new rows of a bucket that the engine receives."""
         self._remember(rows)
         if self._is_cold(turn, rows):
-            self._learn()
+            turn = self._learn_in(turn)
         mask = column_to_numpy(rows.column(self.program.mask)).astype(np.int64)
         may_go = np.asarray((mask != 0) & (mask & self._needed == 0))
         density = 0.0 if self._budget is None else self._density(turn.bucket, rows)
@@ -209,8 +212,12 @@ class Shedder:
             self._since = 0
             return Admission(rows, rows.num_rows, density, self._counts(mask, mask))
         self._since += 1
-        if self._wants_to_learn(rows, under_load=True):
-            self._learn()
+        # What was never learnt is learnt now, even if it takes all of the time.
+        may_learn = self.known is None or self._has_time_to_learn(turn, 0.0)
+        if may_learn and self._wants_to_learn(rows, under_load=True):
+            turn = self._learn_in(turn)
+            again = self._quota(turn, (rows.num_rows, density), may_go)
+            quota = quota if again is None else again
         here = np.flatnonzero(may_go)
         stays = np.ones(len(mask), dtype=np.bool_)
         stays[here] = self._staying(mask[here], rows.take(pa.array(here)), quota)
@@ -275,8 +282,9 @@ class Shedder:
         """Learns after a bucket that record `seconds`, if enough of its budget is left."""
         if not self._recent:
             return
-        is_idle = turn.budget is None or turn.budget - seconds > LEARNING_MARGIN * LEARNING_SECONDS
-        if is_idle and self._wants_to_learn(self._recent[-1], under_load=False):
+        if self._has_time_to_learn(turn, seconds) and self._wants_to_learn(
+            self._recent[-1], under_load=False
+        ):
             self._learn()
 
     # -- how many -------------------------------------------------------------------------------
@@ -425,7 +433,25 @@ class Shedder:
             self._drifted_at = now
         return drifted
 
+    def _has_time_to_learn(self, turn: BucketTurn, spent: float) -> bool:
+        if turn.budget is None:
+            return True
+        return turn.budget - spent > LEARNING_MARGIN * self.learning_seconds
+
+    def _learn_in(self, turn: BucketTurn) -> BucketTurn:
+        """Learns before the rows of a turn are matched, for which less time is left then."""
+        began = self.clock()
+        self._learn()
+        if turn.budget is None:
+            return turn
+        return replace(turn, budget=max(turn.budget - (self.clock() - began), 0.0))
+
     def _learn(self) -> None:
+        began = self.clock()
+        self._learn_from_recent()
+        self.learning_seconds = max(self.clock() - began, LEAST_LEARNING_SECONDS)
+
+    def _learn_from_recent(self) -> None:
         recent = _truncate(pa.concat_tables(self._recent))
         table = drop_null_times(self.program, recent)
         keys = self.spec.keys if has_most_keys(self.program, table) else ()
