@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,8 @@ class Outcome:
     """`share` of all matches, `peak_share` of those whose last row came in a trigger that was
     longer than the bound without shedding. `latency` of matches in seconds, the mean and the
     longest; `first` and `later`: the longest trigger up to the first one that was too full, and
-    behind it. `dropped`: share of the rows after warming up."""
+    behind it. `dropped`: share of the rows after warming up. `memory`: by how many megabytes the
+    process grew."""
 
     share: float
     peak_share: float
@@ -39,6 +41,7 @@ class Outcome:
     first: float
     later: float
     dropped: float
+    memory: float = 0.0
 
     @property
     def longest(self) -> float:
@@ -59,6 +62,7 @@ class Cell:
     matches: int
     seconds: float
     outcomes: Mapping[How, Outcome]
+    bound: float = BOUND
 
     @property
     def name(self) -> str:
@@ -69,22 +73,28 @@ class Cell:
         theirs = self.outcomes[other].share
         return self.outcomes["utility"].share / theirs if theirs else float("inf")
 
+    @property
+    def rivals(self) -> tuple[How, ...]:
+        return tuple(how for how in self.outcomes if how not in {"none", "utility"})
 
-def cell(
+
+def cell(  # noqa: PLR0913 - what a cell is made of
     named: tuple[str, str, float],
     work: Work,
     arrivals: np.ndarray,
     hows: Sequence[How] = HOWS,
+    *,
     full: Run | None = None,
+    bound: float = BOUND,
 ) -> Cell:
     """`named`: the query, what is varied, and its value. `full`: the run without shedding, where
     it is known already."""
     runs: dict[How, Run] = {} if full is None else {"none": full}
     for how in hows:
         if how not in runs:
-            runs[how] = run(work, arrivals, how)
+            runs[how] = run(work, arrivals, how, bound)
     everything = runs["none"]
-    outcomes = {how: outcome(runs[how], everything, work) for how in hows}
+    outcomes = {how: outcome(runs[how], everything, work, bound) for how in hows}
     partials = sum(each["partial_matches"] for each in everything.metrics)
     told = ", ".join(
         f"{how} {100 * each.share:.1f} % {each.longest:.2f} s" for how, each in outcomes.items()
@@ -99,15 +109,64 @@ def cell(
         len(everything.found),
         everything.work_seconds,
         outcomes,
+        bound,
     )
 
 
-def outcome(of: Run, full: Run, work: Work) -> Outcome:
-    too_full = [each for each in of.triggers if each.dropped or each.seconds > BOUND]
+def averaged(cells: Sequence[Cell]) -> list[Cell]:
+    """The means over seeds: of cells with the same query, what is varied, and its value."""
+    groups: dict[tuple[str, str, float], list[Cell]] = {}
+    for each in cells:
+        groups.setdefault((each.query, each.what, each.at), []).append(each)
+    return [_mean_cell(of) for of in groups.values()]
+
+
+def _mean_cell(cells: Sequence[Cell]) -> Cell:
+    def mean(values: Sequence[float]) -> float:
+        known = [each for each in values if not isnan(each)]
+        return sum(known) / len(known) if known else float("nan")
+
+    def together(how: How) -> Outcome:
+        of = [each.outcomes[how] for each in cells]
+        means = {name: mean([getattr(one, name) for one in of]) for name in vars(of[0])}
+        # A bound is held by the longest trigger of all.
+        longest = {name: max(getattr(one, name) for one in of) for name in _LONGEST}
+        return Outcome(**{**means, **longest})
+
+    return replace(
+        cells[0],
+        window_rows=mean([each.window_rows for each in cells]),
+        partials=mean([each.partials for each in cells]),
+        matches=round(mean([each.matches for each in cells])),
+        seconds=mean([each.seconds for each in cells]),
+        outcomes={how: together(how) for how in cells[0].outcomes},
+    )
+
+
+_LONGEST = ("first", "later", "longest_latency")
+
+
+def deviation(cells: Sequence[Cell]) -> float:
+    """The largest standard deviation over seeds of a share of the matches, by any policy."""
+    groups: dict[tuple[str, str, float], list[Cell]] = {}
+    for each in cells:
+        groups.setdefault((each.query, each.what, each.at), []).append(each)
+    return max(
+        (
+            float(np.std([each.outcomes[how].share for each in of]))
+            for of in groups.values()
+            for how in of[0].outcomes
+        ),
+        default=0.0,
+    )
+
+
+def outcome(of: Run, full: Run, work: Work, bound: float = BOUND) -> Outcome:
+    too_full = [each for each in of.triggers if each.dropped or each.seconds > bound]
     until = too_full[0].began if too_full else float("inf")
     first = [each.seconds for each in of.triggers if each.began <= until]
     later = [each.seconds for each in of.triggers if each.began > until]
-    in_peak = full.last_rows_in_peaks(BOUND)
+    in_peak = full.last_rows_in_peaks(bound)
     kept = of.share_of(full)
     among = np.isin(full.found[in_peak], of.found)
     dropped = sum(each.dropped for each in of.triggers)
@@ -119,6 +178,7 @@ def outcome(of: Run, full: Run, work: Work) -> Outcome:
         first=max(first, default=0.0),
         later=max(later, default=0.0),
         dropped=dropped / (work.rows - work.warm),
+        memory=(of.memory or 0) / 1e6,
     )
 
 
@@ -128,29 +188,44 @@ def outcome(of: Run, full: Run, work: Work) -> Outcome:
 def shares(cells: Sequence[Cell], *, in_peaks: bool = True) -> str:
     """Shares of matches kept, and what utility has of the others'. `in_peaks`: also those of the
     load alone, without what came at the base rate."""
+    policies = ("utility", *cells[0].rivals)
     head = ["cell", "rows in a window", "partial matches", "matches", "work, s"]
-    head += [f"{how}, %" for how in POLICIES]
-    head += [f"of the load: {how}, %" for how in POLICIES] * in_peaks
-    head += [f"utility / {how}" for how in POLICIES[1:]]
+    head += [f"{how}, %" for how in policies]
+    head += [f"of the load: {how}, %" for how in policies] * in_peaks
+    head += [f"utility / {how}" for how in policies[1:]]
     rows: list[list[object]] = []
     for one in cells:
         row: list[object] = [one.name, round(one.window_rows), round(one.partials), one.matches]
-        row += [one.seconds, *(100 * one.outcomes[how].share for how in POLICIES)]
-        row += [100 * one.outcomes[how].peak_share for how in POLICIES] * in_peaks
-        rows.append([*row, *(one.ratio(how) for how in POLICIES[1:])])
+        row += [one.seconds, *(100 * one.outcomes[how].share for how in policies)]
+        row += [100 * one.outcomes[how].peak_share for how in policies] * in_peaks
+        rows.append([*row, *(one.ratio(how) for how in policies[1:])])
     return table(head, rows)
 
 
 def latencies(cells: Sequence[Cell]) -> str:
     """Mean detection latency in seconds, and the longest trigger: the first one that is too full
     counts apart."""
-    head = ["cell", *(f"{how}, mean" for how in HOWS), *(f"{how}, trigger" for how in HOWS)]
+    hows = [how for how in HOWS if any(how in one.outcomes for one in cells)]
+    head = ["cell", *(f"{how}, mean" for how in hows), *(f"{how}, trigger" for how in hows)]
     rows: list[list[object]] = []
     for one in cells:
-        found = [one.outcomes.get(how) for how in HOWS]
+        found = [one.outcomes.get(how) for how in hows]
         means = ["" if of is None else f"{of.latency:.2f}" for of in found]
         rows.append([one.name, *means, *("" if of is None else _triggers(of) for of in found)])
     return table(head, rows)
+
+
+def memories(cells: Sequence[Cell]) -> str:
+    """By how many megabytes the process grew."""
+    hows = [how for how in HOWS if any(how in one.outcomes for one in cells)]
+    rows: list[list[object]] = [
+        [
+            one.name,
+            *(round(one.outcomes[how].memory) if how in one.outcomes else "" for how in hows),
+        ]
+        for one in cells
+    ]
+    return table(["cell", *(f"{how}, MB" for how in hows)], rows)
 
 
 def _triggers(of: Outcome) -> str:
@@ -162,11 +237,12 @@ def _triggers(of: Outcome) -> str:
 
 def bound_claims(cells: Sequence[Cell]) -> list[Claim]:
     """Whether triggers of the utility policy hold the bound, after the first that is too full."""
-    late = [one for one in cells if one.outcomes["utility"].later > BOUND]
+    late = [one for one in cells if one.outcomes["utility"].later > one.bound]
     worst = max((one.outcomes["utility"].later for one in cells), default=0.0)
-    firsts = sum(one.outcomes["utility"].first > BOUND for one in cells)
+    firsts = sum(one.outcomes["utility"].first > one.bound for one in cells)
     figures = f"{len(cells) - len(late)} of {len(cells)} cells, {worst:.2f} s at worst"
-    text = f"no trigger after the first too full one takes longer than {BOUND} s"
+    bound = f"{cells[0].bound:g}" if cells else ""
+    text = f"no trigger after the first too full one takes longer than {bound} s"
     first = max((one.outcomes["utility"].first for one in cells), default=0.0)
     return [
         Claim(text, not late, figures),
@@ -180,8 +256,8 @@ def bound_claims(cells: Sequence[Cell]) -> list[Claim]:
 
 def ahead_claims(cells: Sequence[Cell]) -> list[Claim]:
     found = []
-    for other in POLICIES[1:]:
-        mine = [(one, one.outcomes["utility"].share, one.outcomes[other].share) for one in cells]  # type: ignore[index]
+    for other in cells[0].rivals if cells else ():
+        mine = [(one, one.outcomes["utility"].share, one.outcomes[other].share) for one in cells]
         behind = [one.name for one, own, theirs in mine if own < theirs - TIE]
         figures = f"{len(cells) - len(behind)} of {len(cells)}"
         figures += f"; not in {', '.join(behind)}" if behind else ""
@@ -196,29 +272,40 @@ Value = Callable[[Outcome], float]
 
 def panel(title: str, x: str, y: str, cells: Sequence[Cell], value: Value) -> Panel:
     series: dict[str, list[Number | None]] = {
-        how: [value(one.outcomes[how]) if how in one.outcomes else None for one in cells]
+        how: [_known(value(one.outcomes[how])) if how in one.outcomes else None for one in cells]
         for how in HOWS
+        if any(how in one.outcomes for one in cells)
     }
-    return Panel(title, x, y, [round(one.at, 1) for one in cells], series)
+    return Panel(title, x, y, [at(one) for one in cells], series)
 
 
-def draw_pair(
-    names: tuple[str, str],
-    x: str,
-    by_dataset: Mapping[str, Sequence[Cell]],
-    folder: Path,
+def _known(value: float) -> float | None:
+    return None if isnan(value) else value
+
+
+def at(one: Cell) -> Number:
+    """What the cell stands at, as a figure shows it."""
+    if one.what == "window":
+        return round(one.window_rows)
+    return round(one.partials) if one.what == "partial matches" else round(one.at, 1)
+
+
+MEASURES: Mapping[str, tuple[str, Value]] = {
+    "shares": ("matches kept, %", lambda of: 100 * of.share),
+    "latency": ("mean detection latency, s", lambda of: of.latency),
+    "memory": ("peak memory, MB", lambda of: of.memory),
+}
+
+
+def draw_figure(
+    name: str, measure: str, x: str, by_dataset: Mapping[str, Sequence[Cell]], folder: Path
 ) -> None:
-    """Shares of matches as one figure, mean latencies as another; a panel for each dataset."""
-    share = [
-        panel(dataset, x, "matches kept, %", cells, lambda of: 100 * of.share)
-        for dataset, cells in by_dataset.items()
+    """One measure, a panel for each dataset."""
+    y, value = MEASURES[measure]
+    panels = [
+        panel(dataset, x, y, sorted(cells, key=at), value) for dataset, cells in by_dataset.items()
     ]
-    late = [
-        panel(dataset, x, "mean detection latency, s", cells, lambda of: of.latency)
-        for dataset, cells in by_dataset.items()
-    ]
-    draw(names[0], share, folder, names=HOWS)
-    draw(names[1], late, folder, names=HOWS)
+    draw(name, panels, folder, names=HOWS)
 
 
 def plain(of: Cell) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Streams like those of the darling paper: stock prices, a soccer game, buses of a town.
 
-The paper's data cannot be passed on, so rows are generated, with what matters to a shedder: values
-say something of a row's chances, levels differ by type and drift, rates differ by type where they
-did there. `kind` is the event type, from 0; `i` numbers the rows.
+Rows are generated, but for those of `game`, with what matters to a shedder: values say something of
+a row's chances, levels differ by type and drift, rates differ by type where they did there. `kind`
+is the event type, from 0; `i` numbers the rows.
 
 Always holds: rows are in the order of their event time `t`, in microseconds, and no two have the
 same one, so a stream may be cut between any two rows.
@@ -10,7 +10,9 @@ same one, so a stream may be cut between any two rows.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -114,6 +116,60 @@ def _readings(steps: int, hertz: int, random: Random) -> np.ndarray:
     gap = SECOND // hertz
     moments: np.ndarray = np.arange(steps) * gap + random.integers(0, gap, steps)
     return moments
+
+
+# ---- game: rows of the DEBS 2013 Grand Challenge ------------------------------------------------
+
+# Of the ball and two players. Where the file is not there, rows are generated with these means and
+# deviations of x, y and v, in its units.
+GAME = Path(__file__).parents[2] / "shared" / "data" / "soccer_50k.csv.gz"
+SENSORS = {"13": GOAL_A, "61": GOAL_B, "8": BALL}
+SENSOR_SECONDS = 21.36
+SENSOR_ROWS = {GOAL_A: 4_665, GOAL_B: 3_784, BALL: 41_551}
+SENSOR_VALUES = {
+    GOAL_A: ((25_873, 41.5), (-5_704, 36.5), (109_698, 60_659)),
+    GOAL_B: ((26_776, 241.1), (10, 100.2), (136_036, 83_324)),
+    BALL: ((-7_159, 8.4), (-9_409, 8.2), (129_900, 70_019)),
+}
+
+
+def game(rows: int, seed: int = 0) -> Columns:
+    """The first rows of the game: `x`, `y` in metres, `v` in metres a second. They begin at another
+    row with another seed."""
+    if GAME.exists():
+        t, kind, values = _read_game()
+    else:
+        t, kind, values = _like_the_game(seed)
+    begin = 1_000 * seed % max(len(t) - rows, 1)
+    part = slice(begin, begin + rows)
+    return _in_order(t[part], kind[part], {n: v[part] for n, v in values.items()}, rows)
+
+
+def _read_game() -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    with gzip.open(GAME, "rt") as lines:
+        found = [line.split(",")[:6] for line in lines]
+    sensor, t, x, y, _, v = zip(*found, strict=True)
+    kind = np.array([SENSORS[each] for each in sensor])
+    # Picoseconds.
+    times = np.array(t, dtype=np.int64) // 1_000_000
+    places = {name: np.array(of, dtype=float) / 1e3 for name, of in (("x", x), ("y", y))}
+    return times - times[0], kind, {**places, "v": np.array(v, dtype=float) / 1e6}
+
+
+def _like_the_game(seed: int) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    random = np.random.default_rng(seed)
+    kind = np.repeat(list(SENSOR_ROWS), list(SENSOR_ROWS.values()))
+    t = random.integers(0, round(SENSOR_SECONDS * SECOND), len(kind))
+    order = np.argsort(t, kind="stable")
+    values = {}
+    for place, (name, unit) in enumerate((("x", 1e3), ("y", 1e3), ("v", 1e6))):
+        means, deviations = (
+            np.array([SENSOR_VALUES[each][place][what] for each in (GOAL_A, GOAL_B, BALL)])
+            for what in (0, 1)
+        )
+        drawn = means[kind] + deviations[kind] * random.standard_normal(len(kind))
+        values[name] = (np.abs(drawn) if name == "v" else drawn)[order] / unit
+    return t[order], kind[order], values
 
 
 # ---- bus: lines of different rates -------------------------------------------------------------

@@ -6,24 +6,27 @@ right, and that a wrong answer would be noticed.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import darling, shedding
+from benchmarks import darling, shed_bounds, shed_streams, shed_triggers, shedding
 from benchmarks.data import Stock
 from benchmarks.shed_figures import (
     Cell,
     Outcome,
     ahead_claims,
+    averaged,
     bound_claims,
     cell,
     latencies,
     shares,
 )
 from benchmarks.shed_queries import QUERIES, Query
-from benchmarks.shed_runs import BOUND, NEVER, Peaks, Run, run, with_warming, work_of
+from benchmarks.shed_runs import BOUND, NEVER, Peaks, Run, overloaded, run, with_warming, work_of
 from benchmarks.shed_streams import BALL, BALL_HERTZ, PLAYER_HERTZ, SECOND, bus, soccer, stock
 from spark_cep.udfs.shedding.pace import SPARK_SECONDS
 
@@ -93,7 +96,7 @@ def test_warm_rows_come_before_all_others() -> None:
 
 def test_an_overload_of_70_per_cent_is_what_a_third_of_the_work_fits_into() -> None:
     work = work_of(SMALL)
-    arrivals = darling.overloaded(work, 1e-3, 70)[work.warm :]
+    arrivals = overloaded(work, 1e-3, 70)[work.warm :]
     per_second = 1 / np.diff(arrivals).mean()
     planned = BOUND * 0.8
     possible = (planned - SPARK_SECONDS) / 1e-3 / planned
@@ -193,6 +196,93 @@ def test_claims_say_where_utility_is_behind_or_late() -> None:
     keys, darling, random = ahead_claims([good, late])
     assert (keys.holds, darling.holds, random.holds) == (False, True, False)
     assert good.ratio("random") == pytest.approx(3.0)
+
+
+def test_rows_at_random_keep_the_matches_whose_rows_all_stay(full: Run) -> None:
+    """A half of the rows of each trigger, against the same dealt out a hundred times."""
+    ends = np.cumsum([each.rows for each in full.triggers])
+    shares = np.where(np.arange(len(ends)) % 2, 0.5, 1.0)
+    halved = replace(
+        full,
+        triggers=tuple(
+            replace(each, kept_share=share)
+            for each, share in zip(full.triggers, shares, strict=True)
+        ),
+    )
+    random = np.random.default_rng(0)
+    of_row = np.repeat(shares, np.diff(ends, prepend=0))
+    drawn = [
+        np.logical_and.reduceat((random.random(len(of_row)) < of_row)[full.members], full.starts)
+        for _ in range(100)
+    ]
+    assert full.by_chance(halved) == pytest.approx(np.mean(drawn), rel=0.1)
+    assert full.by_chance(full) == 1.0
+
+
+def test_the_game_is_real_or_has_its_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in (shed_streams.GAME, Path("nowhere")):
+        monkeypatch.setattr(shed_streams, "GAME", path)
+        columns = shed_streams.game(50_000)
+        assert len(columns["t"]) == 50_000
+        assert (np.diff(columns["t"]) > 0).all()
+        assert columns["t"][-1] == pytest.approx(21.36 * SECOND, rel=0.01)
+        is_ball = columns["kind"] == BALL
+        assert np.count_nonzero(is_ball) == 41_551
+        assert columns["x"][is_ball].mean() == pytest.approx(-7.159, abs=0.01)
+        assert columns["v"][~is_ball].mean() == pytest.approx(0.121, rel=0.05)
+
+
+def test_more_conditions_are_each_looser() -> None:
+    query = QUERIES["Q1A"].with_length(7)
+    assert (query.length, query.window) == (7, QUERIES["Q1A"].window)
+    assert query.factor**6 == pytest.approx(QUERIES["Q1A"].factor ** 3, rel=0.01)
+    assert QUERIES["Q1A"].with_length(3).factor == QUERIES["Q1A"].factor
+    assert QUERIES["Q2B"].with_length(8).bound > QUERIES["Q2B"].bound
+    assert QUERIES["Q4B"].with_length(8) == QUERIES["Q4B"]
+
+
+def test_the_table_of_bounds_has_a_row_for_each_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cells.json"
+    arguments = ["--quick", "--templates", "Q1A", "--lengths", "3", "--policies", "random"]
+    shed_bounds.main([*arguments, "--json", str(file), "--figures", str(tmp_path)])
+    assert [each["shape"] for each in json.loads(file.read_text())] == ["peaks", "continuous"]
+    assert "at most one trigger in a hundred" in capsys.readouterr().out
+
+
+def test_a_missed_bound_counts_also_where_the_process_did_not_run() -> None:
+    work = work_of(replace(SMALL, rows=1_000))
+    ran = run(work, np.linspace(0, 1.0, work.rows), "none")
+    one, other = (
+        replace(ran.triggers[-1], seconds=seconds, processor_seconds=busy)
+        for seconds, busy in ((2.0, 1.9), (3.0, 0.2))
+    )
+    found = shed_bounds.outcome(replace(ran, triggers=(*ran.triggers[:-1], one, other)), ran, work)
+    assert (found.late, found.missed, found.unscheduled) == (2, 2, 1)
+    assert found.longest == 3.0
+
+
+def test_figures_have_the_cells_of_the_paper_and_means_over_seeds(tmp_path: Path) -> None:
+    every = darling.tasks(darling.PARTS, range(3), ("utility",), darling.FULL)
+    assert len({(each.dataset, each.what, each.at) for each in every}) == 46
+    assert {each.at for each in every if each.what == "length"} == set(range(3, 9))
+    few = darling.tasks(("peaks", "cost"), range(2), ("random",), darling.QUICK)
+    of_stock = [each for each in few if each.dataset == "stock" and each.at in {1.0, 3}]
+    found = [darling.measure(each) for each in of_stock]
+    cells = averaged([each for each in found if isinstance(each, Cell)])
+    assert len(cells) == 2
+    cost = [each for each in found if isinstance(each, darling.Overhead)]
+    assert len(cost) == 2
+    darling.draw_all(cells, cost, tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {
+        f"darling-{number}{letter}.svg" for number in (6, 7, 8, 10) for letter in "ab"
+    }
+
+
+@pytest.mark.parametrize("shape", ["peaks", "continuous"])
+def test_each_row_comes_in_one_of_sparks_triggers(shape: str) -> None:
+    assert sum(shed_triggers.trigger_shares(shape)) == pytest.approx(1.0)
 
 
 def test_a_cell_has_all_policies_and_its_tables_a_row() -> None:
