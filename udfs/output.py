@@ -110,6 +110,11 @@ DEADLINE_METRICS: Final = (
     "left",  # rows and kept partial matches with which it began, not followed to their end
     "starts",  # all of these
 )
+# ... and where partial matches are dropped (`udfs/events/dropping.py`); there only if they may be.
+DROPPING_METRICS: Final = (
+    "dropped_pairs",  # rows that were not offered to a partial match
+    "dropped_partials",  # partial matches that were not followed
+)
 # On a stream with a bound, of each bucket.
 LATENCY_METRICS: Final = (
     "latency_us",  # from the beginning of the trigger until the bucket was done

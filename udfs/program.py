@@ -294,6 +294,32 @@ class Adaptation:
 
 
 @dataclass(frozen=True)
+class PartialState:
+    """A row for `slot` meets partial matches of `branch` in which the slots of `bound` are filled.
+    `length`: the elements that the slot's list has before, as far as they are told apart."""
+
+    branch: int
+    bound: frozenset[int]
+    slot: int
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class DroppingRule:
+    """What is not followed, so that matching takes less time (`udfs/events/dropping.py`).
+
+    `drops` "pairs": rows are not offered to partial matches; "partials": partial matches go no
+    further. `kept`: the share that stays in a state, by the time between rows in equal parts of the
+    window; of other states the share `others` stays. A hash of the rows, with `seed`, decides.
+    """
+
+    drops: Literal["pairs", "partials"]
+    kept: Mapping[PartialState, tuple[float, ...]] = field(default_factory=dict)
+    others: float = 1.0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Program:
     """An event pattern compiled for the engine.
 
@@ -302,7 +328,7 @@ class Program:
     slice is then the last of the `keys`. `adaptation`, `estimates` and `costs`: whether the plan
     may change between advances, and what it was made from. `planner`: what makes the plans that
     are made while it runs. `remotes`: the remote sources that conditions read. `optimize`: what a
-    stream's plan makes small.
+    stream's plan makes small. `dropping`: what is not followed, under load shedding.
     """
 
     columns: tuple[str, ...]
@@ -327,3 +353,4 @@ class Program:
     remotes: tuple[RemoteSpec, ...] = ()
     planner: PlannerName = "dp"
     optimize: Objective = "balanced"
+    dropping: DroppingRule | None = None

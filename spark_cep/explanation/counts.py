@@ -13,6 +13,7 @@ from typing import Any
 
 from spark_cep.udfs.output import (
     DEADLINE_METRICS,
+    DROPPING_METRICS,
     ENGINE_METRICS,
     LATENCY_METRICS,
     PEAK_METRICS,
@@ -44,7 +45,10 @@ def merge_counts(counts: Iterable[CountMap]) -> dict[str, Any]:
         name: _fold_count(name, [int(each.get(name, 0)) for each in every])
         for name in (*ENGINE_METRICS, *PLANNING_METRICS)
     }
-    rare = (*SPILL_METRICS, *RANGE_METRICS, *DEADLINE_METRICS, *LATENCY_METRICS)
+    rare = (
+        *(*SPILL_METRICS, *RANGE_METRICS),
+        *(*DEADLINE_METRICS, *DROPPING_METRICS, *LATENCY_METRICS),
+    )
     for name in (*ROW_METRICS, *rare):
         if name not in numbers and any(name in each for each in every):
             numbers[name] = _fold_count(name, [int(each.get(name, 0)) for each in every])
@@ -85,8 +89,9 @@ def public_counts(counts: CountMap, *, of_rows: bool = False) -> dict[str, Any]:
         return {**rows, **spilled, **remotes}
     numbers = {name: int(counts[name]) for name in (*ENGINE_METRICS, *PLANNING_METRICS)}
     cut = cut_counts(counts)
+    dropped = {name: int(counts[name]) for name in DROPPING_METRICS if name in counts}
     swaps = {"plan_swaps": len(counts["swaps"])}
-    return {**numbers, **swaps, **rows, **spilled, **remotes, **shed, **cut}
+    return {**numbers, **swaps, **rows, **spilled, **remotes, **shed, **dropped, **cut}
 
 
 def cut_counts(counts: CountMap) -> dict[str, Any]:

@@ -85,7 +85,13 @@ class BranchMatcher:
     ) -> BranchWalk:
         pools = SlotCandidates(self.matching, self.slots, case)
         return BranchWalk(
-            self.matching, self.number, self.steps, pools, frozenset(target), keeps_all
+            self.matching,
+            self.number,
+            self.steps,
+            pools,
+            frozenset(target),
+            keeps_all,
+            self.matching.observer,
         )
 
     def _cases(self, *, is_alone: bool) -> Iterator[AdvanceCase]:
@@ -116,6 +122,8 @@ class BranchMatcher:
     def finish(self, partials: Partials) -> Iterator[MatchSet]:
         """The matches of complete partial matches."""
         self.matching.meter.count_matches(partials.earliest)
+        if self.matching.observer is not None:
+            self.matching.observer.finished(partials)
         yield from self.match_sets(partials)
 
     def match_sets(self, partials: Partials) -> Iterator[MatchSet]:

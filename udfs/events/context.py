@@ -19,8 +19,9 @@ from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Events, Flags, Position
 if TYPE_CHECKING:
     from spark_cep.udfs.events.metrics import Meter
     from spark_cep.udfs.events.occurrences import Occurrences
+    from spark_cep.udfs.events.partials import Partials
     from spark_cep.udfs.events.steps import NegationCheck
-    from spark_cep.udfs.program import Estimates, Program
+    from spark_cep.udfs.program import Estimates, PartialState, Program
     from spark_cep.udfs.values.tally import ErrorTally
 
 
@@ -35,13 +36,28 @@ class OccurrenceSource(Protocol):
     def find(self, check: NegationCheck, *, keeps_all: bool) -> Occurrences: ...
 
 
+class PartialObserver(Protocol):
+    """Sees the partial matches of a branch as they are found, and may drop some."""
+
+    def offered(
+        self, at: PartialState, partials: Partials, pick: Positions, elements: Positions
+    ) -> Flags | None:
+        """Which pairs of a partial match and an element are tested; None: all of them."""
+
+    def extended(self, at: PartialState, partials: Partials, *, is_whole: bool) -> Partials:
+        """Those that go on. `is_whole`: all slots of the branch are filled."""
+
+    def finished(self, partials: Partials) -> None:
+        """These are matches."""
+
+
 @dataclass
 class AdvanceContext:
     """What all branches of one advance share.
 
     `status` has OLD, NEW or AHEAD for each row; `deciding_row` says whose status counts in a match.
     `estimates`: what the planner took for these events; None: nothing was estimated yet.
-    `occurrences`: of negated groups, where the program has any.
+    `occurrences`: of negated groups, where the program has any. `observer`: of partial matches.
     """
 
     program: Program
@@ -52,6 +68,7 @@ class AdvanceContext:
     deciding_row: DecidingRow = "latest"
     estimates: Estimates | None = None
     occurrences: OccurrenceSource | None = None
+    observer: PartialObserver | None = None
 
 
 @dataclass(frozen=True)

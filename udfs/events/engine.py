@@ -44,6 +44,7 @@ from spark_cep.udfs.events.context import (
     window_has_passed,
 )
 from spark_cep.udfs.events.deadline import Deadline, DeadlinePassed
+from spark_cep.udfs.events.dropping import PartialDropper
 from spark_cep.udfs.events.metrics import Meter, Metrics
 from spark_cep.udfs.events.occurrences import OccurrenceFinder
 from spark_cep.udfs.events.remote_needs import prefetch_candidates
@@ -68,6 +69,7 @@ from spark_cep.udfs.planning.shapes import left_deep_shape
 from spark_cep.udfs.values.evaluate import ErrorTally
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events.context import PartialObserver
     from spark_cep.udfs.events.sharing import BranchRun
     from spark_cep.udfs.events.table import Positions
     from spark_cep.udfs.program import BranchPlan, Program
@@ -259,6 +261,7 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     clock: TaskClock | None = None,
     most_waiting: int | None = None,
     deadline: Deadline | None = None,
+    observer: PartialObserver | None = None,
 ) -> EventAdvance:
     """Matches that become certain with the new events. `horizon` None: the input has ended.
     `planner` makes the plan once the events are known, and `orders` what each case of it runs; it
@@ -266,8 +269,9 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     their order. `clock`: of the task; None: it begins with this advance. `most_waiting`: matches
     are joined as their rows arrive where that is possible, and so many may wait in the state.
     `deadline`: when matching stops. Rows whose matches were not found by then are old ones in the
-    next state, as if they had been found; it is for programs that `can_be_cut`."""
-    assert deadline is None or can_be_cut(program)
+    next state, as if they had been found; it is for programs that `can_be_cut`, as is a rule for
+    dropping. `observer`: of partial matches; None: the one that applies the program's rule."""
+    assert (deadline is None and program.dropping is None) or can_be_cut(program)
     metrics = Metrics()
     fresh = drop_null_times(program, table)
     metrics.ignored_rows = table.num_rows - fresh.num_rows
@@ -298,6 +302,9 @@ def advance_events(  # noqa: PLR0913 - the engine's inputs
     by = deciding_row(program) if waiting is None else "any"
     matching = AdvanceContext(program, events, rows, meter, tally, by)
     matching.occurrences = OccurrenceFinder(matching)
+    matching.observer = observer
+    if observer is None and program.dropping is not None:
+        matching.observer = PartialDropper(program.dropping, events, metrics)
     metrics.candidates = count_candidates(program, column_to_numpy(fresh.column(program.mask)))
     metrics.stretches = matching.meter.stretches
     metrics.joined_rows = int(np.count_nonzero(rows == NEW))
@@ -346,7 +353,9 @@ class _EagerGroups:
         self._waited = state.waiting or (), rows
         if matching.program.strategy != "any" or not matching.events.size:
             return
-        self.plans = self.orders.shared(planner(matching), matching)
+        self.plans = planner(matching)
+        if matching.observer is None:
+            self.plans = self.orders.shared(self.plans, matching)
         numbers = range(len(matching.program.branches))
         self.matchers = (
             [BranchMatcher(matching, number) for number in numbers]
@@ -385,7 +394,10 @@ class _EagerGroups:
             if isinstance(matcher, WaitingMatcher):
                 matcher.starts_from_kept = bool(prefixes)
             runs += matcher.runs(plan, whole, self.orders)
-        return chain(self._waited_matches(), run_together(runs))
+        # What is dropped depends on the branch.
+        alone = self.matching.observer is not None
+        found = chain.from_iterable(r.matches() for r in runs) if alone else run_together(runs)
+        return chain(self._waited_matches(), found)
 
     def _waited_matches(self) -> Iterator[MatchSet]:
         stored, rows = self._waited

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spark_cep.udfs.errors import LimitError
-from spark_cep.udfs.output import PEAK_METRICS
+from spark_cep.udfs.output import DROPPING_METRICS, PEAK_METRICS
 from spark_cep.udfs.remote_spec import LookupMetrics
 from spark_cep.udfs.task_clock import TaskClock, WorkReport
 
@@ -35,6 +35,7 @@ class Metrics:
     windows of keys the events fill. `nodes`: pairs and partial matches of each join, by branch and
     slots. `orders`: pairs by the order that ran. `swaps`: changes of plan with their reasons.
     `remotes`: lookups, by source. `joined_rows`: those whose matches were searched.
+    `dropped_pairs`, `dropped_partials`: what a rule dropped.
     """
 
     rows: int = 0
@@ -58,20 +59,27 @@ class Metrics:
     orders: dict[str, int] = field(default_factory=dict)
     swaps: list[dict[str, str]] = field(default_factory=list)
     remotes: dict[str, LookupMetrics] = field(default_factory=dict)
+    dropped_pairs: int = 0
+    dropped_partials: int = 0
 
     def add(self, other: Metrics) -> None:
         for name, theirs in vars(other).items():
             mine = getattr(self, name)
             setattr(self, name, _combine_metric(name, mine, theirs))
 
+    def dropped(self) -> dict[str, int]:
+        """What a rule dropped, as plain data."""
+        return {name: getattr(self, name) for name in DROPPING_METRICS}
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; a join is named by its branch and slots: "0:1,2"."""
+        """Plain data, but for what was dropped; a join is named by branch and slots: "0:1,2"."""
         nodes = {
             f"{branch}:{','.join(map(str, sorted(slots)))}": list(counts)
             for (branch, slots), counts in self.nodes.items()
         }
+        always = {name: value for name, value in vars(self).items() if name not in DROPPING_METRICS}
         return {
-            **vars(self),
+            **always,
             "conditions": {str(c): list(counts) for c, counts in self.conditions.items()},
             "candidates": {str(v): count for v, count in self.candidates.items()},
             "nodes": nodes,

@@ -41,7 +41,8 @@ class Partials:
 
     `earliest` and `latest` are the positions of the first and last row bound so far. The first row
     of the match must lie in [floor, ceiling). `waiting` has a bit for each condition that was not
-    tested yet because its remote data has not arrived.
+    tested yet because its remote data has not arrived. `number`: of each of them, where an observer
+    counts them.
     """
 
     elements: Mapping[int, Positions]
@@ -50,6 +51,7 @@ class Partials:
     floor: Positions | None = None
     ceiling: Positions | None = None
     waiting: Positions | None = None
+    number: Positions | None = None
 
     def __len__(self) -> int:
         return len(self.earliest)
@@ -62,6 +64,7 @@ class Partials:
             None if self.floor is None else self.floor[index],
             None if self.ceiling is None else self.ceiling[index],
             None if self.waiting is None else self.waiting[index],
+            None if self.number is None else self.number[index],
         )
 
     def wait_for(self, waiting: Positions) -> Partials:

@@ -29,14 +29,19 @@ from spark_cep.udfs.events.partials import (
 )
 from spark_cep.udfs.events.remote_needs import RemoteNeeds, distinct_ids
 from spark_cep.udfs.expressions import remote_sources_of
+from spark_cep.udfs.program import PartialState
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.candidates import SlotCandidates
-    from spark_cep.udfs.events.context import AdvanceContext
+    from spark_cep.udfs.events.context import AdvanceContext, PartialObserver
     from spark_cep.udfs.events.partials import LookupKeyIds
     from spark_cep.udfs.events.steps import BranchSteps, Step
     from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.program import Condition, Slot
+
+
+# Longer lists are in one state with those of this length.
+LONGEST_LENGTH = 3
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,8 @@ class BranchWalk:
     """One walk over a branch, until all slots of `target` are bound.
 
     `keeps_all`: the results become part of larger partial matches, so they count as partial
-    matches even at the last step.
+    matches even at the last step. `observer`: sees the partial matches. A walk that looks for what
+    a NOT forbids has none, so nothing that forbids a match is dropped.
     """
 
     matching: AdvanceContext
@@ -99,6 +105,7 @@ class BranchWalk:
     pools: SlotCandidates
     target: frozenset[int]
     keeps_all: bool = False
+    observer: PartialObserver | None = None
 
     def __post_init__(self) -> None:
         self.slots: BranchSlots = self.pools.slots
@@ -182,6 +189,10 @@ class BranchWalk:
                 continue
             partials = self.keep_held(condition, partials)
         self._count(step, partials, frozenset())
+        if self.observer is not None:
+            at = self._state(frozenset(), step)
+            is_whole = len(self.steps.branch.slots) == 1
+            partials = self.observer.extended(at, partials, is_whole=is_whole)
         if len(partials):
             yield from self._bound_tasks(frozenset(), step, partials)
 
@@ -297,12 +308,17 @@ class BranchWalk:
         if candidates is None:
             candidates = self.find_candidates(step, partials, self.reader(partials))
         elements = candidates.elements
+        at = None if self.observer is None else self._state(task.bound, step, partials)
         node = self.branch, task.bound | step.unit
         # Each level of a growing list holds one block, as wide as the list is long: smaller blocks
         # keep the sum bounded.
         width = 1 + sum(e.shape[1] for e in partials.elements.values() if e.ndim > 1)
         has_prefetched = self._postponed is None
         for pick, place in pair_blocks(candidates.ranges, self.matching.meter.block_pairs(width)):
+            if at is not None:
+                pick, place = self._offer(at, partials, (pick, place), elements)  # noqa: PLW2901
+                if not len(pick):
+                    continue
             self.matching.meter.count_pairs(partials.earliest, pick)
             kept, chosen, bits = self.test_pairs(
                 step, partials, candidates.reader, pick, elements[place]
@@ -315,7 +331,44 @@ class BranchWalk:
                 has_prefetched = True
             if len(kept):
                 extended = self._extend_partials(step, partials, kept, chosen, task.bound)
-                yield extended if bits is None else extended.wait_for(bits)
+                extended = extended if bits is None else extended.wait_for(bits)
+                if at is not None:
+                    extended = self._observe(at, task.bound | step.unit, extended)
+                if len(extended):
+                    yield extended
+
+    # ---- observed partial matches --------------------------------------------------------------
+
+    def _state(
+        self, bound: frozenset[int], step: Step, partials: Partials | None = None
+    ) -> PartialState:
+        """Where partial matches stand that a row of the step's slot is offered to."""
+        growing = None if partials is None else partials.elements.get(step.slot)
+        length = 0 if growing is None else min(growing.shape[1], LONGEST_LENGTH)
+        return PartialState(self.branch, bound, step.slot, length)
+
+    def _offer(
+        self,
+        at: PartialState,
+        partials: Partials,
+        pairs: tuple[Positions, Positions],
+        elements: Positions,
+    ) -> tuple[Positions, Positions]:
+        """The pairs that are to be tested."""
+        assert self.observer is not None
+        pick, place = pairs
+        tested = self.observer.offered(at, partials, pick, elements[place])
+        if tested is None:
+            return pairs
+        if not tested.any():
+            self.matching.meter.check_deadline()
+        return pick[tested], place[tested]
+
+    def _observe(self, at: PartialState, bound: frozenset[int], partials: Partials) -> Partials:
+        """The partial matches that go on."""
+        assert self.observer is not None
+        is_whole = len(bound) == len(self.steps.branch.slots)
+        return self.observer.extended(at, partials, is_whole=is_whole)
 
     def _trace(
         self,

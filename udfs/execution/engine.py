@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.row_engine import CompiledRowProgram
     from spark_cep.udfs.execution.state import StateHeader, StateStore
+    from spark_cep.udfs.program import DroppingRule
 
 
 class EngineState(Protocol):
@@ -46,6 +47,9 @@ class Engine(Protocol[State]):
 
     def set_deadline(self, deadline: Deadline | None) -> None:
         """When the following advances stop matching. Only event patterns have one."""
+
+    def set_dropping(self, rule: DroppingRule | None) -> None:
+        """What the following advances drop while matching. Only event patterns have a rule."""
 
     def advance(
         self, state: State, rows: pa.Table, horizon: int | float | None

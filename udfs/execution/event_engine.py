@@ -4,6 +4,7 @@ in segments."""
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_cep.udfs.events.adaptive import AdaptiveEngine
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.state import StateHeader, StateStore
     from spark_cep.udfs.output import EventOutput
-    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.program import DroppingRule, Program
     from spark_cep.udfs.remotes.lookup import Lookup
 
 
@@ -66,6 +67,10 @@ class EventEngine:
     def set_deadline(self, deadline: Deadline | None) -> None:
         self._adaptive.deadline = deadline
 
+    def set_dropping(self, rule: DroppingRule | None) -> None:
+        if rule != self._adaptive.program.dropping:
+            self._adaptive.program = replace(self._adaptive.program, dropping=rule)
+
     def advance(
         self, state: EventState, rows: pa.Table, horizon: int | float | None
     ) -> Generator[pa.RecordBatch, None, EventState]:
@@ -97,7 +102,9 @@ class EventEngine:
         taken.longest_task_us = round(self._clock.seconds * 1e6)
         taken.slow_tasks = int(self._clock.warnings > 0)
         deadline = self._adaptive.deadline
-        return {**taken.to_dict(), **({} if deadline is None else deadline.to_dict())}
+        dropped = {} if self._adaptive.program.dropping is None else taken.dropped()
+        cut = {} if deadline is None else deadline.to_dict()
+        return {**taken.to_dict(), **dropped, **cut}
 
     # ---- between the triggers of a stream ------------------------------------------------------
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.deadline import Deadline
     from spark_cep.udfs.execution.state import StateHeader, StateStore
     from spark_cep.udfs.output import RowOutput
-    from spark_cep.udfs.program import Order
+    from spark_cep.udfs.program import DroppingRule, Order
     from spark_cep.udfs.row_program import RowProgram
     from spark_cep.udfs.rows.gaps.matches import GapSearch
     from spark_cep.udfs.rows.gaps.pattern import GapPattern
@@ -84,6 +84,10 @@ class RowEngine:
     def set_deadline(self, deadline: Deadline | None) -> None:
         """A row pattern has none: without one match, others would take its rows."""
         assert deadline is None
+
+    def set_dropping(self, rule: DroppingRule | None) -> None:
+        """A row pattern has none, for the same reason."""
+        assert rule is None
 
     def advance(
         self,

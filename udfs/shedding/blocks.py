@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from spark_cep.udfs.events.table import column_to_numpy
-from spark_cep.udfs.values.arrow_values import to_single_array
-from spark_cep.udfs.values.codes import key_codes
+from spark_cep.udfs.values.codes import hash_values, key_codes, mix_hashes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,10 +25,7 @@ if TYPE_CHECKING:
 STRETCHES: Final = (32, 16, 8, 4)
 ENOUGH_BLOCKS: Final = 30
 
-_MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _STEP: Final = 0x9E3779B97F4A7C15
-
-Hashes = npt.NDArray[np.uint64]
 
 
 def stretches_of(program: Program, table: pa.Table, windows: int) -> npt.NDArray[Any]:
@@ -58,9 +53,9 @@ def block_hashes(
     """A number in [0, 1) for the block of each row, `windows` long; the same in every process."""
     stretches = stretches_of(program, table, windows)
     whole = stretches if stretches.dtype.kind == "i" else stretches.astype(np.float64)
-    found = _mix(whole.view(np.uint64) + np.uint64((seed + 1) * _STEP % 2**64))
+    found = mix_hashes(whole.view(np.uint64) + np.uint64((seed + 1) * _STEP % 2**64))
     for key in _keys(program):
-        found = _mix(found * np.uint64(31) + _hash_column(table.column(key)))
+        found = mix_hashes(found * np.uint64(31) + hash_values(table.column(key)))
     return (found >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -103,19 +98,3 @@ def cut_blocks(hashes: npt.NDArray[np.float64], share: float) -> float:
 def _keys(program: Program) -> tuple[int, ...]:
     """The keys without the time slice."""
     return program.keys if program.home is None else program.keys[:-1]
-
-
-def _hash_column(column: pa.ChunkedArray) -> Hashes:
-    array = to_single_array(column)
-    values = array.dictionary_encode()
-    known = [repr(each) for each in values.dictionary.to_pylist()]
-    hashes = pd.util.hash_array(np.array([*known, "NULL"], dtype=object))
-    places = values.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
-    found: Hashes = hashes[places]
-    return found
-
-
-def _mix(numbers: Hashes) -> Hashes:
-    for shift, factor in zip((30, 27), _MIX, strict=True):
-        numbers = (numbers ^ (numbers >> np.uint64(shift))) * factor
-    return numbers ^ (numbers >> np.uint64(31))

@@ -153,15 +153,7 @@ class MatchSample:
         if not self.is_enough:
             return Recall(None, unknown=f"only {self.count:,} matches in the sample")
         kept = self._sums([each.weights * each.stay(stays) for each in self._found])
-        every, total = self._every, float(self._every.sum())
-        value = float(kept.sum()) / total
-        count = int(np.count_nonzero(every))
-        spread = sqrt(float(np.square(kept - value * every).sum()) * count / (count - 1)) / total
-        # None or all of a few clusters do not prove 0 or 1.
-        effective = total**2 / float(np.square(every).sum())
-        spread = max(spread, 1 / (effective + 2) * sqrt(max(value * (1 - value), 1 / effective)))
-        half = QUANTILE * spread
-        return Recall(value, max(value - half, 0.0), min(value + half, 1.0))
+        return recall_of(self._every, kept)
 
     def spread(self, share: float, times: float, windows: int) -> float:
         """The relative standard deviation of the matches in blocks, so many windows long, if this
@@ -179,6 +171,20 @@ class MatchSample:
         for codes, each in zip(self._codes, weights, strict=True):
             found += np.bincount(codes, each, len(found))
         return found
+
+
+def recall_of(every: Numbers, kept: Numbers) -> Recall:
+    """The share that was kept, by the matches of each cluster and those kept. At least two clusters
+    have some."""
+    total = float(every.sum())
+    value = float(kept.sum()) / total
+    count = int(np.count_nonzero(every))
+    spread = sqrt(float(np.square(kept - value * every).sum()) * count / (count - 1)) / total
+    # None or all of a few clusters do not prove 0 or 1.
+    effective = total**2 / float(np.square(every).sum())
+    spread = max(spread, 1 / (effective + 2) * sqrt(max(value * (1 - value), 1 / effective)))
+    half = QUANTILE * spread
+    return Recall(value, max(value - half, 0.0), min(value + half, 1.0))
 
 
 def sample_matches(matching: AdvanceContext) -> MatchSample:
@@ -218,7 +224,7 @@ def _match_blocks(
     ones have too many. Sets the flags of the rows that were `searched`."""
     found: list[_Matches] = []
     count = pairs = 0
-    for here in _batches(program, table, windows):
+    for here in batches_of_blocks(program, table, windows):
         try:
             added, tested = _matches_of(program, table, here)
         except CepError:
@@ -232,15 +238,18 @@ def _match_blocks(
     return found
 
 
-def _batches(program: Program, table: pa.Table, windows: int) -> Iterator[Positions]:
-    """The rows of the table in batches of whole blocks, in an order of chance."""
+def batches_of_blocks(
+    program: Program, table: pa.Table, windows: int, size: int = FIRST_ROWS
+) -> Iterator[Positions]:
+    """The rows of the table in batches of whole blocks, in an order of chance: the first batch has
+    at least `size` rows, each other one twice as many."""
     codes = block_codes(program, table, windows)
     if not len(codes):
         return
     by_chance = np.random.default_rng(0).permutation(int(codes.max()) + 1)[codes]
     order = np.argsort(by_chance, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(by_chance[order])) + 1, len(order))
-    begin, size = 0, FIRST_ROWS
+    begin = 0
     while begin < len(order):
         place = min(int(np.searchsorted(ends, begin + size)), len(ends) - 1)
         end = int(ends[place])

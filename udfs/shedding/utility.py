@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.passing import PassTable
 
 
-SheddingPolicy = Literal["utility", "keys", "darling", "random", "frequency", "espice"]
+SheddingPolicy = Literal[
+    "utility", "keys", "darling", "random", "frequency",
+    "espice", "hspice", "pspice", "random-partials",
+]  # fmt: skip
 
 # The paper's xi, the number of utility arrays of a buffer. The utilities of a long pattern are
 # products of many shares, and most are close to 0. So levels are even in the fourth root of the

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -283,3 +284,28 @@ def _renumber_codes(
     if len(codes) == 0:
         return np.zeros(len(indices), np.int64), valid
     return codes[pc.fill_null(indices, 0).to_numpy()], valid
+
+
+# ---- hashes --------------------------------------------------------------------------------------
+
+
+Hashes = npt.NDArray[np.uint64]
+
+_MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def hash_values(column: pa.ChunkedArray | pa.Array) -> Hashes:
+    """A hash of each value, the same in every process; for columns of few values, or short ones."""
+    values = to_single_array(column).dictionary_encode()
+    known = [repr(each) for each in values.dictionary.to_pylist()]
+    hashes = pd.util.hash_array(np.array([*known, "NULL"], dtype=object))
+    places = values.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+    found: Hashes = hashes[places]
+    return found
+
+
+def mix_hashes(numbers: Hashes) -> Hashes:
+    """Other numbers, one for one, of which every bit depends on every bit (splitmix64)."""
+    for shift, factor in zip((30, 27), _MIX, strict=True):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * factor
+    return numbers ^ (numbers >> np.uint64(31))
