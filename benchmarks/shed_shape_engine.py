@@ -7,7 +7,7 @@ policies keep other rows than with Spark, and as many.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,14 +20,18 @@ from benchmarks.shed_shape_rows import in_blocks
 from spark_cep import Shed
 from spark_cep.spark.shedding import SheddingAnalysis
 from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.expressions import Type
+from spark_cep.udfs.planning.planner import assemble_plan, branch_models, generate_plans
 from spark_cep.udfs.program import Plan
 from spark_cep.udfs.shedding.blocks import STRETCHES, block_hashes, choose_stretch, cut_blocks
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
+from spark_cep.udfs.shedding.partial_matches import drops_partials, learn_partials
 from spark_cep.udfs.shedding.quota import LEVEL_PARTS, ScoreCounts, levels_in_blocks
 
 if TYPE_CHECKING:
+    from benchmarks.programs import Run
     from benchmarks.shed_shape_figures import Setting
     from benchmarks.shed_shape_rows import Shape
 
@@ -45,24 +49,70 @@ def measure(shape: Shape, setting: Setting) -> list[Outcome]:
             if setting.by_hand:
                 here = in_blocks(shape, columns, keep, seed)
                 some = {name: values[here] for name, values in columns.items()}
-                few, _ = _count(prepare(shape.pattern, some, partition_by=shape.partition))
-                kept = few / max(full[0], 1)
-                found.append(Outcome(shape.name, keep, BY_HAND, seed, kept, full[1]))
+                few = _count(prepare(shape.pattern, some, partition_by=shape.partition))
+                kept = few.matches / max(full.matches, 1)
+                found.append(Outcome(shape.name, keep, BY_HAND, seed, kept, full.seconds))
     return found
 
 
-def _count(prepared: Prepared) -> tuple[int, float]:
-    ran = run_engine(prepared, Plan("lazy-chain"))
-    return ran.metrics.matches, ran.seconds
+@dataclass(frozen=True)
+class Counted:
+    """What one walk over rows found and tested, and its seconds."""
+
+    matches: int
+    seconds: float
+    pairs: int
+
+    @classmethod
+    def of(cls, ran: Run) -> Counted:
+        return cls(ran.metrics.matches, ran.seconds, ran.metrics.pairs)
 
 
-def _ask(shape: Shape, prepared: Prepared, shed: Shed, full: tuple[int, float]) -> Outcome:
+def _count(prepared: Prepared) -> Counted:
+    return Counted.of(run_engine(prepared, Plan("lazy-chain")))
+
+
+def _ask_for_partials(shape: Shape, prepared: Prepared, shed: Shed, full: Counted) -> Outcome:
+    """As `spark_cep/spark/partial_shedding.py` does it. What stays is a share of the pairs, so
+    nothing is said of rows."""
     assert shed.keep is not None
+    started = time.perf_counter()
+    program, costs = prepared.program, TYPICAL_COSTS
+    estimates = estimate_from_table(program, prepared.table)
+    assert estimates is not None
+    made = generate_plans("lazy-chain", branch_models(program), estimates, costs)
+    branches = assemble_plan("lazy-chain", made).branches
+    assert branches is not None
+    plan = Plan("lazy-chain", tuple(replace(each, fixed=True) for each in branches))
+    program = replace(program, plan=plan)
+    model = learn_partials(program, prepared.table, shed.policy)
+    recall, rule = model.recall(shed.keep), model.rule(shed.keep, shed.seed)
+    call = time.perf_counter() - started
+    kept = Counted.of(run_engine(replace(prepared, program=replace(program, dropping=rule)), plan))
+    known = recall.value is not None
+    return Outcome(
+        shape.name, shed.keep, shed.policy, shed.seed,
+        kept.matches / max(full.matches, 1),
+        full.seconds,
+        None,
+        recall.value,
+        (recall.low, recall.high) if known else None,
+        None if known else recall.unknown,
+        call,
+        kept.seconds,
+        kept.pairs / max(full.pairs, 1),
+    )  # fmt: skip
+
+
+def _ask(shape: Shape, prepared: Prepared, shed: Shed, full: Counted) -> Outcome:
+    assert shed.keep is not None
+    if drops_partials(shed.policy):
+        return _ask_for_partials(shape, prepared, shed, full)
     started = time.perf_counter()
     analysis = _analyse(prepared, shed)
     stays = analysis.stays(analysis.kinds(shed.keep))
     call = time.perf_counter() - started
-    matches, action = _count(replace(prepared, table=prepared.table.filter(pa.array(stays))))
+    kept = _count(replace(prepared, table=prepared.table.filter(pa.array(stays))))
     may_go = analysis.choice.utilities.may_be_shed(_mask(prepared))
     recall = analysis.choice.recall
     known = recall.value is not None
@@ -71,14 +121,15 @@ def _ask(shape: Shape, prepared: Prepared, shed: Shed, full: tuple[int, float]) 
         shed.keep,
         shed.policy,
         shed.seed,
-        matches / max(full[0], 1),
-        full[1],
+        kept.matches / max(full.matches, 1),
+        full.seconds,
         float(stays[may_go].mean()),
         recall.value,
         (recall.low, recall.high) if known else None,
         None if known else recall.unknown,
         call,
-        action,
+        kept.seconds,
+        kept.pairs / max(full.pairs, 1),
     )
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 UTILITY: Final = "utility"
 POLICIES: tuple[SheddingPolicy, ...] = (UTILITY, "darling", "random", "keys")
+# Methods of the literature. All but the first keep every row and drop partial matches.
+LITERATURE: tuple[SheddingPolicy, ...] = ("espice", "hspice", "pspice", "random-partials")
 KEEPS = (0.1, 0.3, 0.5, 0.8)
 SEEDS = (0, 1, 2)
 BY_HAND = "keys by hand"
@@ -44,7 +46,8 @@ class Setting:
 class Outcome:
     """One answer. `kept`: its share of all matches; `stayed`: of the rows that may be shed.
     `told`: the expected recall, with its interval, or why it is not known. `full`, `call` and
-    `action` are seconds: of the full answer, and of this one."""
+    `action` are seconds: of the full answer, and of this one. `pairs`: the share of the full
+    answer's pairs that were tested."""
 
     shape: str
     keep: float
@@ -58,6 +61,7 @@ class Outcome:
     unknown: str | None = None
     call: float = 0.0
     action: float = 0.0
+    pairs: float | None = None
 
     @property
     def covered(self) -> bool:
@@ -140,6 +144,20 @@ def shares(found: Sequence[Cell]) -> str:
             [one.shape, f"{one.keep:g}", *kept, _points(one.margin), said, _span(interval), held]
         )
     return table(head, rows)
+
+
+def work(found: Sequence[Cell]) -> str:
+    """A line for each cell: matches kept, in percent, of so many percent of the pairs."""
+    policies = list(dict.fromkeys(name for each in found for name in each.policies))
+    rows: list[list[object]] = []
+    for one in found:
+        texts = []
+        for policy in policies:
+            pairs = [each.pairs for each in one.of(policy) if each.pairs is not None]
+            kept = f"{100 * one.kept(policy):.1f}" if one.of(policy) else ""
+            texts.append(f"{kept} of {100 * statistics.mean(pairs):.1f}" if pairs else kept)
+        rows.append([one.shape, f"{one.keep:g}", *texts])
+    return table(["shape", "keep", *policies], rows)
 
 
 def _points(share: float) -> str:
@@ -270,4 +288,6 @@ def panels(found: Sequence[Cell]) -> list[Panel]:
 def report(outcomes: Sequence[Outcome]) -> str:
     found = cells(outcomes)
     made = [margins(found), shares(found), by_policy(outcomes), seconds(outcomes)]
+    if any(each.pairs is not None for each in outcomes):
+        made.append(work(found))
     return "\n\n".join([*made, "\n".join(each.line() for each in claims(outcomes))])

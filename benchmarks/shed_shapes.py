@@ -3,6 +3,8 @@
     python -m benchmarks.shed_shapes [--shapes NAME ...] [--keeps K ...] [--seeds S ...] [--quick]
                                      [--json FILE] [--figures FOLDER]
     python -m benchmarks.shed_shapes --without-spark    the same in a tenth of the time
+    python -m benchmarks.shed_shapes --without-spark --policies espice hspice pspice random-partials
+                                                        beside methods of the literature
     python -m benchmarks.shed_shapes --read FILE ...    the report of runs that were kept
     python -m benchmarks.shed_shapes --check            are the matches those of the full answer
     python -m benchmarks.shed_shapes --cost             shedding beside the full answer, in seconds
@@ -38,6 +40,7 @@ from benchmarks.session import start
 from benchmarks.shed_shape_figures import (
     BY_HAND,
     KEEPS,
+    LITERATURE,
     POLICIES,
     SEEDS,
     UTILITY,
@@ -238,7 +241,8 @@ def run(shapes: Sequence[Shape], setting: Setting, json_file: Path | None) -> li
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Load shedding over patterns of every shape.")
     parser.add_argument("--shapes", nargs="+", default=[], metavar="NAME", help="these alone")
-    parser.add_argument("--policies", nargs="+", choices=POLICIES, help="utility, and these")
+    known = (*POLICIES, *LITERATURE)
+    parser.add_argument("--policies", nargs="+", choices=known, help="utility, and these")
     parser.add_argument("--keeps", nargs="+", type=float, metavar="K", help="shares of the rows")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="S", help="of the policies")
     parser.add_argument("--quick", action="store_true", help="one seed, keep 0.3")

@@ -14,18 +14,23 @@ from typing import TYPE_CHECKING
 
 from spark_cep.errors import PatternError, PlanError
 from spark_cep.expressions.windows import parse_duration_us
+from spark_cep.plans import PLANNER_KINDS
+from spark_cep.udfs.expressions import UserCall
 from spark_cep.udfs.public import public
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame
 
     from spark_cep.events.compiled import CompiledPattern
+    from spark_cep.plans import PlanRequest
     from spark_cep.udfs.shedding.utility import SheddingPolicy
 
 
 POLICIES: tuple[SheddingPolicy, ...] = (
     *("utility", "keys", "darling", "random", "frequency"),
-    "espice",
+    *("espice", "hspice", "pspice", "random-partials"),
 )
 _EXAMPLE = (
     'shed=cep.Shed(keep=0.3), cep.Shed(latency="1.5 seconds") or cep.Shed(rows_per_second=1e5)'
@@ -55,7 +60,10 @@ class Shed:
             blocks (a key in a stretch of time) where that keeps more. The others are to compare
             it with: "keys" drops whole blocks, "darling" rows by the paper's utility and quotas,
             "random" any rows, "frequency" any rows of the most frequent kinds, "espice" rows by
-            their variable and their position in the window.
+            their variable and their position in the window. Three keep all rows, and `keep` is the
+            share of the pairs of a partial match and a row that are tested: with "hspice" rows are
+            not offered to partial matches of which they complete few, "pspice" drops partial
+            matches that complete seldom for the work they cause, "random-partials" any.
         safety: the part of `latency` that shedding plans with.
         seed: decides which of the rows of equal utility are dropped.
 
@@ -176,6 +184,54 @@ def check_can_shed(compiled: CompiledPattern) -> None:
         raise PlanError(
             f"shed= needs a window in time, and the pattern has {has}",
             hint='add a window: .within("10 minutes")',
+        )
+
+
+def check_can_drop_partials(
+    policy: SheddingPolicy, compiled: CompiledPattern, request: PlanRequest
+) -> None:
+    """Refuses patterns whose partial matches have no states that a sample shows, and plans under
+    which they have none."""
+    for found, hint in _obstacles(compiled, request):
+        raise PlanError(f"the policy {policy!r} {found}", hint=f'{hint}, or policy="utility"')
+
+
+def _obstacles(compiled: CompiledPattern, request: PlanRequest) -> Iterator[tuple[str, str]]:
+    """What does not go with a policy that drops partial matches, and what to write instead."""
+    names, slots = compiled.variables, [s for branch in compiled.branches for s in branch.slots]
+    if all(len(branch.slots) < 2 for branch in compiled.branches):
+        yield (
+            "drops partial matches, and a match of this pattern is complete with its first part",
+            'use policy="random"',
+        )
+    for slot in slots:
+        if slot.is_group:
+            group = ", ".join(names[v].name for v in slot.variables)
+            yield (
+                f"cannot be used with the repeated group of {group}: its iterations are found "
+                "before any partial match",
+                "repeat single events",
+            )
+    if compiled.remotes:
+        source = compiled.remotes[0].remote.name
+        yield (
+            f"learns from a sample, on which the remote source {source!r} is not asked",
+            'look it up before matching, with strategy="pre"',
+        )
+    for condition in compiled.conditions:
+        if any(isinstance(node, UserCall) for node in condition.expression.walk()):
+            yield (
+                f"learns from a sample, on which functions of the user are not tested: "
+                f"{condition.text}",
+                "write the condition without cep.udf",
+            )
+    kind = request.kind
+    if kind == "auto" and request.planner != "dp":
+        kind = PLANNER_KINDS[request.planner][0]
+    if kind not in {"auto", "eager", "lazy-chain"}:
+        yield (
+            f"needs a plan that binds the variables in one order, which {kind!r} does not",
+            'leave plan= out, or use plan="lazy-chain"',
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_cep.expressions.shipment import query_form
 from spark_cep.udfs.canonical import event_program
-from spark_cep.udfs.program import Adaptation, Limits, Plan, Program
+from spark_cep.udfs.program import Adaptation, DroppingRule, Limits, Plan, Program
 
 if TYPE_CHECKING:
     from spark_cep.events.answer import AnswerShape
@@ -124,6 +124,7 @@ class CompiledEventQuery:
         planner: PlannerName = "dp",
         optimize: Objective = "balanced",
         block_pairs: int = Program.block_pairs,
+        dropping: DroppingRule | None = None,
     ) -> Program:
         """What the engine runs. `remotes`: how it asks the sources `compiled.remotes`."""
         compiled = self.compiled
@@ -150,6 +151,7 @@ class CompiledEventQuery:
             remotes=tuple(remotes),
             planner=planner,
             optimize=optimize,
+            dropping=dropping,
         )
 
     def form(self, program: Program) -> Data:

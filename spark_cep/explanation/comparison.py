@@ -243,7 +243,7 @@ def comparison_lines(analysis: Analysis) -> Iterator[str]:
         yield from (format_line(*row) for row in remote_count_rows(counts["remotes"]))
     if facts.get("shedding"):
         yield "Shedding"
-        shed = measured_shedding_rows(facts["shedding"], counts.get("shed", {}), analysis.recall)
+        shed = measured_shedding_rows(facts["shedding"], counts, analysis.recall)
         yield from (format_line(*row) for row in (*shed, *deadline_rows(counts)))
 
 

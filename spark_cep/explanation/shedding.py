@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spark_cep.explanation.counts import cut_counts
+from spark_cep.udfs.output import DROPPING_METRICS
 from spark_cep.udfs.shedding.quota import KEEP_NONE
 from spark_cep.udfs.shedding.utility import LEVELS
 
@@ -48,6 +49,7 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "where" in facts:
         yield "asked", f"{facts['asked']}, by {facts['policy']}"
         yield "where", facts["where"]
+        yield from _dropping_rows(facts)
         yield from _utility_rows(facts)
         return
     yield "asked", f"{facts['asked']}, by {facts['policy']}"
@@ -58,6 +60,7 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "recall", f"{_recall_text(facts)}, estimated on {facts['looked_at']}"
     if facts["blocks"]:
         yield "blocks", facts["blocks"]
+    yield from _dropping_rows(facts)
     yield "dealt", facts["dealt"]
     for kind in facts["kinds"][:_LISTED_UTILITIES]:
         yield f"{', '.join(kind['variables'])}:", _kept_text(kind)
@@ -65,6 +68,12 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if more > 0:
         yield "", f"and {more} other kinds of rows"
     yield from _utility_rows(facts)
+
+
+def _dropping_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What goes, where it is not rows."""
+    if "drops" in facts:
+        yield "drops", facts["drops"]
 
 
 def _utility_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -118,14 +127,20 @@ def format_percent(share: float) -> str:
 
 def measured_shedding_rows(
     facts: Mapping[str, Any],
-    counts: Mapping[str, Sequence[int]],
+    counts: Mapping[str, Any],
     recall: tuple[int, int] | None,
 ) -> Iterator[tuple[str, str]]:
     """What was counted, and the recall measured on a sample beside the estimate."""
     if facts["share"] >= 1:
         yield "dropped", "nothing"
         return
-    for name, (kept, dropped) in counts.items():
+    if "drops" in facts:
+        pairs, partials = (int(counts.get(name, 0)) for name in DROPPING_METRICS)
+        what = (
+            f"{pairs:,} pairs" if facts["policy"] == "hspice" else f"{partials:,} partial matches"
+        )
+        yield "dropped", f"{what}; {counts['pairs']:,} pairs were tested"
+    for name, (kept, dropped) in counts.get("shed", {}).items():
         every = kept + dropped
         share = f" ({format_percent(kept / every)})" if every else ""
         yield f"{name}:", f"{kept:,} of {every:,} rows stayed{share}"

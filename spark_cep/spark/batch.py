@@ -100,7 +100,7 @@ def run_batch(query: Query) -> DataFrame:
 
     matches, observations = answer()
     plan = query.report(layout, number)
-    recall = query.recall if query.sheds else None
+    recall = query.recall if query.loses_matches else None
     record = AnswerRecord(number, plan, observations, layout.buckets, answer, recall)
     return keep_record(matches, record)
 

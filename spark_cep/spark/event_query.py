@@ -56,7 +56,7 @@ from spark_cep.planner.statistics import (
     with_statistics,
 )
 from spark_cep.remotes.sources import check_remotes_used, pattern_texts
-from spark_cep.shed import check_can_shed, check_history
+from spark_cep.shed import check_can_drop_partials, check_can_shed, check_history
 from spark_cep.spark.keys import check_ordered_by_bytes, resolve_keys, resolve_order
 from spark_cep.spark.lookups import (
     MetricsSink,
@@ -66,6 +66,7 @@ from spark_cep.spark.lookups import (
     lookups_of,
     needs_fetch,
 )
+from spark_cep.spark.partial_shedding import PartialQuery, plan_partial_shedding
 from spark_cep.spark.payload import PayloadJoin, add_identity, find_no_identity
 from spark_cep.spark.prepare import (
     PreparedRows,
@@ -90,12 +91,17 @@ from spark_cep.spark.shedding import (
     plan_stream_shedding,
     shed_counts,
 )
-from spark_cep.spark.shedding_report import add_shedding_facts, add_stream_shedding_facts
+from spark_cep.spark.shedding_report import (
+    add_partial_shedding_facts,
+    add_shedding_facts,
+    add_stream_shedding_facts,
+)
 from spark_cep.spark.source import count_cores, estimate_bytes, estimate_size, row_bytes
 from spark_cep.spark.stream import check_bounded, check_consumption, check_watermark
 from spark_cep.spark.typing import SparkTyper
 from spark_cep.udfs.execution.shedding import StageBound, overtime
 from spark_cep.udfs.program import Adaptation, Program
+from spark_cep.udfs.shedding.partial_matches import drops_partials
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -106,6 +112,7 @@ if TYPE_CHECKING:
     from spark_cep.expressions.schema import RowExpression
     from spark_cep.expressions.shipment import Shipment
     from spark_cep.options import MatchRequest
+    from spark_cep.spark.partial_shedding import PartialSheddingPlan
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.canonical import Data
     from spark_cep.udfs.output import EventOutput
@@ -211,6 +218,8 @@ def _check_request(request: MatchRequest, compiled: CompiledPattern) -> None:
     check_plan_request(options.plan_request, compiled.variables, compiled.branches)
     if options.shed is not None:
         check_can_shed(compiled)
+        if drops_partials(options.shed.policy):
+            check_can_drop_partials(options.shed.policy, compiled, options.plan_request)
 
 
 @dataclass(frozen=True)
@@ -252,6 +261,10 @@ class EventQuery:
     def sheds(self) -> bool:
         return self._shedding is not None and bool(self._shedding.kinds)
 
+    @property
+    def loses_matches(self) -> bool:
+        return self.sheds or (self._partials is not None and self._partials.rule is not None)
+
     def rows(self, observers: RowObservers = NO_OBSERVERS) -> PreparedRows:
         rows = self._masked
         if observers.lookups is not None:
@@ -286,12 +299,25 @@ class EventQuery:
     # ---- shedding ----------------------------------------------------------------------------
 
     @cached_property
+    def _partials(self) -> PartialSheddingPlan | None:
+        """How partial matches are shed, with the plan for it."""
+        shed = self.request.options.shed
+        if shed is None or not drops_partials(shed.policy):
+            return None
+        past = None
+        if shed.history is not None:
+            check_history(self.source.df, shed.history)
+            past = self._add_mask(shed.history)
+        query = PartialQuery(self.source, self.query, self._unplanned, shed, self._plan_facts)
+        return plan_partial_shedding(query, self._masked, past)
+
+    @cached_property
     def _shedding(self) -> SheddingPlan | None:
         """Which rows Spark drops: in a batch, or where a history says what a stream may drop."""
         if self._stream_shedding is not None:
             return self._stream_shedding.before
         shed = self.request.options.shed
-        if shed is None or self.source.is_streaming:
+        if shed is None or self.source.is_streaming or self._partials is not None:
             return None
         if shed.history is not None:
             check_history(self.source.df, shed.history)
@@ -301,7 +327,7 @@ class EventQuery:
     def _stream_shedding(self) -> StreamSheddingPlan | None:
         """What may be dropped of a stream, and where. A history is read now."""
         shed = self.request.options.shed
-        if shed is None or not self.source.is_streaming:
+        if shed is None or not self.source.is_streaming or self._partials is not None:
             return None
         past = None
         if shed.history is not None:
@@ -313,31 +339,46 @@ class EventQuery:
 
     @property
     def worker_shedding(self) -> StreamSheddingSpec | None:
+        if self._partials is not None:
+            return self._partials.in_front
         return None if self._stream_shedding is None else self._stream_shedding.in_front
 
     @property
     def bound(self) -> StageBound | None:
         shed, shedding = self.request.options.shed, self._shedding
         seconds = None if shed is None else shed.latency_seconds()
-        if shed is None or seconds is None or shedding is None or self.source.is_streaming:
+        if shed is None or seconds is None or self.source.is_streaming:
             return None
-        rows = shedding.share * shedding.looked.rows
+        if self._partials is not None:
+            rows = float(self._partials.rows)
+        else:
+            assert shedding is not None
+            rows = shedding.share * shedding.looked.rows
         cores = count_cores(self.source.df.sparkSession)
         return StageBound(seconds * shed.safety * overtime(shed.safety), rows, cores)
 
     def recall(self) -> tuple[int, int] | None:
+        if self._partials is not None:
+            return self._partials.measure_recall()
         assert self._shedding is not None
         return measure_recall(self._shedding.looked, self._shedding.kinds)
 
     # ---- the plan ------------------------------------------------------------------------------
 
-    @cached_property
-    def _choice(self) -> PlanChoice:
-        options, compiled, sample = self.request.options, self.compiled, self._sample
-        facts = PlanFacts(
+    @property
+    def _plan_facts(self) -> PlanFacts:
+        """What is known for the choice of a plan, without estimates."""
+        options, compiled = self.request.options, self.compiled
+        return PlanFacts(
             compiled.variables, compiled.strategy, options.plan_request, compiled.branches,
             compiled.conditions, in_batch=not self.source.is_streaming,
         )  # fmt: skip
+
+    @cached_property
+    def _choice(self) -> PlanChoice:
+        if self._partials is not None:
+            return self._partials.choice
+        options, sample, facts = self.request.options, self._sample, self._plan_facts
         if isinstance(sample, Sample):
             unit = "in all" if sample.complete else "a million rows"
             stay = "" if options.shed is None else " that stay"
@@ -358,6 +399,8 @@ class EventQuery:
         has_rates = options.statistics is not None and options.statistics.rates
         if has_rates or not options.plan_request.is_open or compiled.strategy != "any":
             return NoSample()
+        if self._partials is not None:
+            return NoSample("shedding has its own sample")
         if self.source.is_streaming:
             return NoSample("no sample of a stream: each bucket plans from what it has seen")
         if not is_sampling_on(self.source.setting(SAMPLE_CONF)):
@@ -444,6 +487,7 @@ class EventQuery:
             remotes=self._remote_specs,
             planner=choice.planner or "dp",
             optimize=self.request.options.optimize,
+            dropping=None if self._partials is None else self._partials.rule,
         )
 
     def _adaptation(self, choice: PlanChoice) -> Adaptation:
@@ -529,9 +573,8 @@ class EventQuery:
         del layout
         shedding = self._shedding
         shed = None if self._stream_shedding is None else self._stream_shedding.asked
-        return job_title(
-            self.request.pattern, self.compiled, (self._choice, shedding or shed), number
-        )
+        decided = self._choice, self._partials or shedding or shed
+        return job_title(self.request.pattern, self.compiled, decided, number)
 
     def report(self, layout: Layout, number: int) -> MatchPlan:
         compiled, program = self.compiled, self.program(layout.slicing)
@@ -548,6 +591,8 @@ class EventQuery:
             plan = add_payload_facts(plan, self._payload)
         places = event_places(compiled, self.answer.sought, self.remotes)
         plan = add_remote_facts(plan, self.remotes, places, event_calls_by_column(compiled))
+        if self._partials is not None:
+            return add_partial_shedding_facts(plan, self._partials, compiled)
         if self._stream_shedding is not None:
             return add_stream_shedding_facts(plan, self._stream_shedding, compiled)
         if self._shedding is not None:

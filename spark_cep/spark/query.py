@@ -67,6 +67,11 @@ class Query(Protocol):
         """Whether Spark drops rows, so that there are dropped rows to observe."""
         ...
 
+    @property
+    def loses_matches(self) -> bool:
+        """Whether Spark drops rows of a batch, or the engine partial matches."""
+        ...
+
     def rows(self, observers: RowObservers = NO_OBSERVERS) -> PreparedRows:
         """The shipped rows: candidates only, without those that are shed."""
         ...

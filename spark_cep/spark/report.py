@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from spark_cep.row_patterns import RowPattern
     from spark_cep.rows.compiled import CompiledRowPattern
     from spark_cep.shed import Shed
+    from spark_cep.spark.partial_shedding import PartialSheddingPlan
     from spark_cep.spark.shedding import SheddingPlan
     from spark_cep.udfs.program import Variable
     from spark_cep.udfs.row_program import MatcherKind, RowProgram, Skip
@@ -66,7 +67,7 @@ _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", r
 def job_title(
     pattern: Pattern,
     compiled: CompiledPattern,
-    decided: tuple[PlanChoice, SheddingPlan | Shed | None],
+    decided: tuple[PlanChoice, SheddingPlan | PartialSheddingPlan | Shed | None],
     number: int,
 ) -> str:
     """The name that Spark shows: plan, order, window, estimated cost and that of the next best

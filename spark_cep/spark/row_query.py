@@ -257,6 +257,10 @@ class RowQuery:
         return False
 
     @property
+    def loses_matches(self) -> bool:
+        return self.sheds
+
+    @property
     def worker_shedding(self) -> StreamSheddingSpec | None:
         return None
 

@@ -583,6 +583,18 @@ def _draw_sample(
     return RowSample(found, row_weight, blocks, keys, length)
 
 
+def sample_with_size(
+    source: SourceFrame, rows: DataFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
+) -> tuple[RowSample, CandidateCount]:
+    """A sample of candidate rows, and how many rows there are, unless a share was asked for."""
+    ends = [] if shed.rows_per_second is None else _time_bounds(shipping)
+    sampled = _draw_sample(rows, source, shipping, program, shed)
+    size = CandidateCount(0)
+    if shed.keep is None:
+        size = _count_rows(_may_be_shed(rows, program), ends)
+    return sampled, size
+
+
 def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:
     """The rows with an event time, and the hash of their key and stretch."""
     order = shipping.compiled.orders[0]

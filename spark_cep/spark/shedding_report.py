@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.explanation.plan import MatchPlan
 from spark_cep.explanation.shedding import format_percent
 from spark_cep.shed import Shed
+from spark_cep.spark.partial_shedding import PartialSheddingPlan
 from spark_cep.udfs.execution.shedding import overtime
 from spark_cep.udfs.shedding.learning import takes_blocks
+from spark_cep.udfs.shedding.partial_matches import drops_partials
 
 if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledPattern
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import Utilities
 
 
-def shedding_flags(shedding: SheddingPlan | Shed | None) -> list[str]:
+def shedding_flags(shedding: SheddingPlan | PartialSheddingPlan | Shed | None) -> list[str]:
     """The words for the name of the plan; none if all rows stay."""
+    if isinstance(shedding, PartialSheddingPlan):
+        if shedding.in_front is not None:
+            return shedding_flags(shedding.asked)
+        stays = format_percent(shedding.share)
+        return [f"shed to {stays} by {shedding.asked.policy}"] if shedding.share < 1 else []
     if isinstance(shedding, Shed):
         return [f"may shed: {shedding.asked()}, by {shedding.policy}"]
     if shedding is None or not shedding.kinds:
@@ -78,8 +85,57 @@ def add_stream_shedding_facts(
     return MatchPlan({**plan.facts, "shedding": facts})
 
 
+def add_partial_shedding_facts(
+    plan: MatchPlan, shedding: PartialSheddingPlan, compiled: CompiledPattern
+) -> MatchPlan:
+    """The plan with the facts about partial matches that are dropped."""
+    shed = shedding.asked
+    facts: dict[str, Any] = {
+        "asked": shed.asked(),
+        "policy": shed.policy,
+        "seed": shed.seed,
+        "drops": _DROPS[shed.policy],
+        "utility": [],
+        "never": [each.name for each in compiled.variables if each.negated],
+    }
+    if shedding.in_front is not None:
+        facts["where"] = _describe_where(shed)
+    else:
+        facts |= {
+            "share": shedding.share,
+            "reason": shedding.reason,
+            **_recall_facts(shedding.recall()),
+            "blocks": "",
+            "dealt": _describe_rule(shedding),
+            "kinds": [],
+            "looked_at": "a sample",
+        }
+    return MatchPlan({**plan.facts, "shedding": facts})
+
+
+_DROPS = {
+    "hspice": "rows, from partial matches of which they complete few",
+    "pspice": "partial matches that complete seldom, for the pairs that they cause",
+    "random-partials": "partial matches, at random",
+}
+
+
+def _describe_rule(shedding: PartialSheddingPlan) -> str:
+    """How many of the states, at times in the window, stay."""
+    rule = shedding.rule
+    if rule is None:
+        return "nothing is dropped"
+    if not rule.kept and rule.others < 1:
+        return f"of the partial matches {format_percent(rule.others)} stay, at each step"
+    assert shedding.model is not None
+    gone = {state: shares for state, shares in rule.kept.items() if min(shares) < 1}
+    cells = [gone.get(state, (1.0,) * shedding.model.bins)[n] for state, n in shedding.model.cells]
+    whole, none = sum(each >= 1 for each in cells), sum(each <= 0 for each in cells)
+    return f"of {len(cells):,} states at a time in the window {whole:,} stay, {none:,} do not"
+
+
 def _describe_where(shed: Shed) -> str:
-    by_worth = shed.policy in ("utility", "darling", "espice")
+    by_worth = shed.policy in ("utility", "darling", "espice", "hspice", "pspice")
     learnt = "the history" if shed.history is not None else "rows from triggers that were not full"
     by = f", by utilities learnt from {learnt}" if by_worth else ""
     if shed.latency is not None:
@@ -89,7 +145,8 @@ def _describe_where(shed: Shed) -> str:
     else:
         when = "in every trigger"
     stops = "" if shed.latency is None else f"; matching stops at {stop_percent(shed)} of it"
-    return f"in front of the engine, {when}{by}{stops}"
+    place = "in the engine" if drops_partials(shed.policy) else "in front of the engine"
+    return f"{place}, {when}{by}{stops}"
 
 
 def stop_percent(shed: Shed) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_cep.udfs.execution.job import StreamJob, TriggerInput
+    from spark_cep.udfs.program import DroppingRule
     from spark_cep.udfs.shedding.shedder import Admission, BucketTurn, Shedder
 
 
@@ -63,6 +64,11 @@ class TriggerShedding:
     @property
     def rows(self) -> pa.Table:
         return self._admitted.rows
+
+    @property
+    def rule(self) -> DroppingRule | None:
+        """What the engine drops while it matches."""
+        return self._admitted.rule
 
     def finish(self, joined: int, state: object) -> None:
         """To be called when the engine is done with the rows and has saved its state. `joined`: how

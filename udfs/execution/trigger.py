@@ -87,6 +87,7 @@ def _advance_bucket(
     engine, before = memory.engine, memory.state
     engine.open_remotes(arrived.scope, arrived.number)
     engine.set_deadline(None if shedding is None else shedding.deadline)
+    engine.set_dropping(None if shedding is None else shedding.rule)
     # Spark's watermark never goes back, but a restarted query may begin without one.
     horizon = max(arrived.horizon, NO_WATERMARK if header.horizon is None else header.horizon)
     after = yield from engine.advance(before, rows, horizon)

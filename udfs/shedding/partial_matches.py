@@ -326,6 +326,14 @@ class PartialModel:
         return low
 
 
+@dataclass(frozen=True)
+class PartialStatistics:
+    """What the workers of a stream need: `work`, the seconds of matching per row."""
+
+    model: PartialModel
+    work: float
+
+
 def learn_partials(
     program: Program, table: pa.Table, policy: SheddingPolicy, most: int = MOST_PAIRS
 ) -> PartialModel:

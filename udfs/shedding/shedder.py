@@ -44,6 +44,7 @@ from spark_cep.udfs.shedding.learning import (
 from spark_cep.udfs.shedding.ledger import Charge, Ledger
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, has_user_calls
 from spark_cep.udfs.shedding.pace import RowDensity, TimeBudget, TriggerTimeModel
+from spark_cep.udfs.shedding.partial_matches import drops_partials
 from spark_cep.udfs.shedding.quota import (
     levels_in_blocks,
     select_rows_by_kind,
@@ -53,7 +54,7 @@ from spark_cep.udfs.shedding.quota import (
 from spark_cep.udfs.shedding.utility import DriftDetector, utilities_of
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.program import Program
+    from spark_cep.udfs.program import DroppingRule, Program
     from spark_cep.udfs.shedding.learning import Choice
     from spark_cep.udfs.shedding.pace import TriggerArrival
     from spark_cep.udfs.shedding.utility import SheddingStatistics, StreamSheddingSpec
@@ -90,13 +91,21 @@ Flags = npt.NDArray[np.bool_]
 class Admission:
     """The rows that stay. `came`: how many arrived; `density`: rows per unit of event time. `shed`:
     by variable the rows kept and dropped. `recall`: the expected share of the matches that remain,
-    if it is known."""
+    if it is known. `rule`: where partial matches are dropped, and no rows, what the engine drops,
+    and `work`, the share of the work that stays."""
 
     rows: pa.Table
     came: int
     density: float
     shed: dict[str, list[int]]
     recall: float | None = 1.0
+    rule: DroppingRule | None = None
+    work: float = 1.0
+
+    @property
+    def kept(self) -> int:
+        """The rows that stay, or as many as make the work that stays."""
+        return self.rows.num_rows if self.rule is None else round(self.work * self.came)
 
 
 @dataclass(frozen=True)
@@ -237,7 +246,7 @@ class Shedder:
         if self._budget is None:
             return
         self._budget.ended(turn.rows, self.clock())
-        kept, model = admitted.rows.num_rows, self._time_model(turn.bucket)
+        kept, model = admitted.kept, self._time_model(turn.bucket)
         if done is None or not self._may_defer:
             model.observe(admitted.came, kept, admitted.density, seconds)
             return
@@ -257,7 +266,7 @@ class Shedder:
         first, last = _time_span(admitted.rows.column(self.program.orders[0].column))
         return Charge(
             admitted.came,
-            admitted.rows.num_rows,
+            admitted.kept,
             turn.trigger_rows,
             admitted.density,
             planned if admitted.came else 0.0,
@@ -402,7 +411,7 @@ class Shedder:
     def _remember(self, rows: pa.Table) -> None:
         """Keeps the latest rows of all buckets, before shedding, to learn from."""
         if rows.num_rows:
-            self._recent.append(_truncate(rows))
+            self._recent.append(truncate(rows))
             while sum(each.num_rows for each in self._recent[1:]) >= MOST_ROWS:
                 del self._recent[0]
 
@@ -452,7 +461,7 @@ class Shedder:
         self.learning_seconds = max(self.clock() - began, LEAST_LEARNING_SECONDS)
 
     def _learn_from_recent(self) -> None:
-        recent = _truncate(pa.concat_tables(self._recent))
+        recent = truncate(pa.concat_tables(self._recent))
         table = drop_null_times(self.program, recent)
         keys = self.spec.keys if has_most_keys(self.program, table) else ()
         rows = RowSample(table, keys=keys)
@@ -491,7 +500,7 @@ def _time_span(column: pa.ChunkedArray) -> tuple[float, float]:
     return (times.min().item(), times.max().item()) if len(times) else (-inf, -inf)
 
 
-def _truncate(rows: pa.Table) -> pa.Table:
+def truncate(rows: pa.Table) -> pa.Table:
     """At most MOST_ROWS consecutive rows."""
     return rows if rows.num_rows <= MOST_ROWS else rows.slice(0, MOST_ROWS)
 
@@ -504,11 +513,19 @@ _shedders: OrderedDict[str, Shedder] = OrderedDict()
 
 def get_shedder(token: str, spec: StreamSheddingSpec, program: Program) -> Shedder:
     """The shedder of this worker for one run of a query."""
-    found = _shedders.pop(token, None) or Shedder(spec, program)
+    found = _shedders.pop(token, None) or _make_shedder(spec, program)
     _shedders[token] = found
     while len(_shedders) > _MOST_QUERIES:
         _shedders.popitem(last=False)
     return found
+
+
+def _make_shedder(spec: StreamSheddingSpec, program: Program) -> Shedder:
+    if not drops_partials(spec.policy):
+        return Shedder(spec, program)
+    from spark_cep.udfs.shedding.partial_shedder import PartialShedder  # noqa: PLC0415
+
+    return PartialShedder(spec, program)
 
 
 def forget_shedders() -> None:

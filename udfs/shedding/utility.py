@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.shedding.learning import Way
+    from spark_cep.udfs.shedding.partial_matches import PartialStatistics
     from spark_cep.udfs.shedding.passing import PassTable
 
 
@@ -207,7 +208,8 @@ class SheddingStatistics:
 class StreamSheddingSpec:
     """How a stream sheds: one of `keep` (a share), `latency` (seconds) and `rows_per_second`.
     `parallel`: how many buckets run at the same time. `keys`: the types of the program's keys, if
-    utilities may depend on them."""
+    utilities may depend on them. `known`, or `partials` where partial matches are dropped: what a
+    history showed."""
 
     keep: float | None
     latency: float | None
@@ -218,3 +220,4 @@ class StreamSheddingSpec:
     parallel: int
     keys: tuple[Type, ...] = ()
     known: SheddingStatistics | None = None
+    partials: PartialStatistics | None = None
