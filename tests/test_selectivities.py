@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from spark_cep.pattern import any_of, event, seq
+from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events import selectivities as module
 from spark_cep.udfs.events.adaptive import AdaptiveEngine
 from spark_cep.udfs.events.engine import EventState
 from spark_cep.udfs.events.load import LoadMeter
+from spark_cep.udfs.events.metrics import Metrics
 from spark_cep.udfs.events.sampling import MeasuredShare, make_sample_context
 from spark_cep.udfs.events.selectivities import BucketSelectivities
 from spark_cep.udfs.planning.planner import branch_models
@@ -21,7 +23,7 @@ from spark_cep.udfs.program import Adaptation, BranchPlan, Estimates, Plan
 from tests.programs import Prepared, prepare
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.program import Shape
+    from spark_cep.udfs.program import Program, Shape
 
 ROWS = 3_000
 # Of all pairs b, c nearly a half is kept, of those that follow a pair a, b hardly any.
@@ -45,7 +47,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, prepared: Prepared, times: int = 3) -
     monkeypatch.setattr(module, "DRAWING_SHARE", 1e9)
     monkeypatch.setattr(module, "FIRST_SHARE", 1e9)
     known = BucketSelectivities(prepared.program, Estimates({}))
-    known.add_tests({}, 1.0)
+    known.add_advance(Metrics(rows=ROWS), prepared.program.plan)
     for _ in range(times):
         assert known.look(make_sample_context(prepared.program, prepared.table), lambda: 1.0)
     return known.estimates(FREE)
@@ -106,16 +108,65 @@ def test_a_plan_does_not_change_what_is_known(
     assert known[1] == pytest.approx(0.48, rel=0.3)
 
 
+def work(seconds: float, **counts: Any) -> Metrics:
+    return Metrics(pairs=round(seconds / TYPICAL_COSTS.pair), **counts)
+
+
 def test_nothing_is_drawn_that_costs_more_than_a_small_part_of_the_work() -> None:
     prepared = rows()
+    plan, parts = prepared.program.plan, 3  # both conditions, and whether they are dependent
     known = BucketSelectivities(prepared.program, Estimates({}))
     context = make_sample_context(prepared.program, prepared.table)
+    price = parts * (module.PART_SECONDS + module.FIRST_DRAWS * module.DRAW_SECONDS)
     assert not known.look(context, lambda: 0.0)
-    assert not known.look(context, lambda: module.FIRST_SECONDS)
-    known.add_tests({}, module.FIRST_SECONDS / module.DRAWING_SHARE)
+    assert not known.look(context, lambda: 0.99 * price / module.FIRST_SHARE)
+    known.add_advance(work(1.01 * price / module.FIRST_SHARE), plan)
     assert known.look(context, lambda: 0.0)
-    known._drawing_seconds = 1.0
     assert not known.look(context, lambda: 1e9)  # only the first look may run ahead of the work
+    known.add_advance(work(3 * price / module.DRAWING_SHARE), plan)
+    assert known.look(context, lambda: 0.0)
+    assert not known.look(context, lambda: 0.0)
+
+
+def test_a_look_comes_sooner_where_the_tests_keep_another_share() -> None:
+    prepared = rows()
+    plan, other = prepared.program.plan, Plan("lazy-chain", (BranchPlan(((2, 1), 0)),))
+    context = make_sample_context(prepared.program, prepared.table)
+
+    def looks_again(kept: int, plan_then: Plan) -> bool:
+        known = BucketSelectivities(prepared.program, Estimates({}))
+        known.add_advance(work(0.4, conditions={0: (10_000, 1_000)}), plan)
+        assert known.look(context, lambda: 0.0)
+        known.add_advance(work(0.1, conditions={0: (10_000, kept)}), plan_then)
+        return known.look(context, lambda: 0.0)
+
+    assert not looks_again(1_100, plan)
+    assert looks_again(2_000, plan)
+    assert looks_again(500, plan)
+    # Another plan tests the condition on other combinations.
+    assert not looks_again(2_000, other)
+
+
+def test_looks_are_the_same_in_every_run() -> None:
+    """Whatever the machine was doing: work and looks are counted at fixed prices."""
+    prepared = rows()
+
+    def learnt() -> dict[str, Any]:
+        engine, state = AdaptiveEngine(_adapting(prepared)), EventState()
+        for begin in range(0, ROWS, 500):
+            step = engine.step(state, prepared.table.slice(begin, 500), begin + 499)
+            assert sum(len(found) for found in engine.matches(step)) >= 0
+            state = step.state
+        return {name: value for name, value in engine.learnt().items() if name != "load"}
+
+    first = learnt()
+    assert first["drawn"] == [0, 1]
+    assert first == learnt()
+
+
+def _adapting(prepared: Prepared) -> Program:
+    plan = Plan("lazy-chain", (BranchPlan(((0, 1), 2)),))
+    return replace(prepared.program, plan=plan, adaptation=Adaptation("invariants", to_hybrid=True))
 
 
 def test_measurements_are_combined_unless_they_contradict_each_other() -> None:

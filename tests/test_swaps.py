@@ -124,7 +124,7 @@ def test_with_all_conditions_a_violation_is_another_plan(name: str) -> None:
             assert [each.shape for each in again] != [each.shape for each in made]
         else:
             best = sum(each.cost.time for each in again)
-            cost = sum(g.cost(m, now).time for g, m in zip(generators, made, strict=True))
+            cost = sum(g.seconds(m, now) for g, m in zip(generators, made, strict=True))
             assert cost <= best * (1 + 1e-9)
         changed += is_violated
         if is_violated:

@@ -26,7 +26,7 @@ from spark_cep.udfs.events.selectivities import BucketSelectivities
 from spark_cep.udfs.events.table import NEW
 from spark_cep.udfs.events.waiting import WaitingChoice
 from spark_cep.udfs.planning.adaptation import Adapter, estimates_differ
-from spark_cep.udfs.planning.cost_model import plan_cost
+from spark_cep.udfs.planning.cost_model import plan_cost, plan_seconds
 from spark_cep.udfs.planning.invariants import GeneratedPlan
 from spark_cep.udfs.planning.planner import (
     ADAPTABLE,
@@ -150,9 +150,8 @@ class AdaptiveEngine:
         lookups = {lookup.remote.name: lookup.metrics.take() for lookup in self.lookups}
         self.metrics.add(Metrics(remotes=lookups))
         if self._adapts:
-            seconds = (self.metrics.matching_us - before) / 1e6
-            self._selectivities.add_tests(step.metrics.conditions, seconds)
-            self._load.end(seconds)
+            self._selectivities.add_advance(step.metrics, self._plan)
+            self._load.end((self.metrics.matching_us - before) / 1e6)
 
     def learnt(self) -> dict[str, Any]:
         """What is known of the bucket, as plain data for its state."""
@@ -177,7 +176,9 @@ class AdaptiveEngine:
             self._adapter = self._make_adapter(now)
         share = float(np.mean(matching.status == NEW)) if rows else 1.0
         adapter, arriving = self._adapter, share * rows * ROW_SECONDS
-        if self._selectivities.look(matching, lambda: adapter.cost(now).time * share + arriving):
+        if self._selectivities.look(
+            matching, lambda: adapter.seconds_of_plan(now) * share + arriving
+        ):
             now = self._selectivities.estimates(rates)
         matching.estimates = now
         # Where a trigger is a small part of a window, matching begins at the new rows anyway.
@@ -218,7 +219,7 @@ class AdaptiveEngine:
         costs = self.program.costs or TYPICAL_COSTS
         shapes = zip(self._models, plans, strict=True)
         seconds = sum(
-            plan_cost(model, plan.shape, now, costs).time
+            plan_seconds(model, plan.shape, now, costs)
             for model, plan in shapes
             if plan.shape is not None
         )
@@ -228,15 +229,15 @@ class AdaptiveEngine:
         """Whether each window should have its own plan. Examining a window takes as long as making
         a plan, so it is done only where that is a small part of the work."""
         assert self._adapter is not None
-        one = self._adapter.cost(now)
-        count = min(MAX_SAMPLE_WINDOWS, int(one.time / SECONDS_PER_WINDOW))
+        seconds = self._adapter.seconds_of_plan(now)
+        count = min(MAX_SAMPLE_WINDOWS, int(seconds / SECONDS_PER_WINDOW))
         if count < MIN_SAMPLE_WINDOWS:
             return False
         plans = self._adapter.plan.branches or ()
         chains = [plan.shape for plan in plans if plan.shape is not None]
         costs = self.program.costs or TYPICAL_COSTS
         here = replace(now, places=window_rates(matching, count))
-        return tree_cost(self._models, chains, here, costs).time < CLEAR_GAIN * one.time
+        return tree_cost(self._models, chains, here, costs).time < CLEAR_GAIN * seconds
 
     def _make_adapter(self, now: Estimates) -> Adapter:
         costs = self.program.costs or TYPICAL_COSTS

@@ -27,7 +27,7 @@ from spark_cep.udfs.program import Estimates
 from spark_cep.udfs.values.tally import ErrorTally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -96,10 +96,12 @@ class MeasuredShare:
 @dataclass(frozen=True)
 class MeasuredConditions:
     """What random partial matches say: the share that each condition keeps, and for pairs that are
-    not independent the factor between what both keep and the product of their shares."""
+    not independent the factor between what both keep and the product of their shares. `draws`: how
+    many partial matches were drawn."""
 
     shares: Mapping[int, MeasuredShare]
     joint: Mapping[frozenset[int], float]
+    draws: int
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class _ConditionGroup:
     shares: Mapping[int, MeasuredShare]
     kept: Partials
     weights: Weights
+    draws: int
 
     @property
     def share(self) -> MeasuredShare:
@@ -132,6 +135,7 @@ def measure_conditions(
     have kept, which says nothing about another order if the two are not independent."""
     shares: dict[int, MeasuredShare] = {}
     joint: dict[frozenset[int], float] = {}
+    drawn = 0
     for number in range(len(matching.program.branches)):
         walk = make_sampling_walk(matching, number)
         groups = [
@@ -141,8 +145,40 @@ def measure_conditions(
         ]
         for group in groups:
             shares = {**group.shares, **shares}
-        joint = {**_measure_joint(walk, groups, random, draws), **joint}
-    return MeasuredConditions(shares, joint)
+        pairs = _dependent_pairs([group.slots for group in groups])
+        joint = {**_measure_joint(walk, groups, pairs, random, draws), **joint}
+        drawn += sum(group.draws for group in groups) + draws * len(pairs)
+    return MeasuredConditions(shares, joint, drawn)
+
+
+def count_parts(program: Program) -> int:
+    """The groups of conditions and the pairs of groups that are drawn for, at least one."""
+    parts = 0
+    for branch in program.branches:
+        slot_of = {
+            variable: place
+            for place, slot in enumerate(branch.slots)
+            for variable in slot.variables
+        }
+        groups = {
+            frozenset(slot_of[variable] for variable in condition.variables)
+            for condition in program.conditions
+            if _can_draw(branch, condition)
+        }
+        parts += len(groups) + len(_dependent_pairs(list(groups)))
+    return max(parts, 1)
+
+
+def _dependent_pairs(slots: Sequence[frozenset[int]]) -> list[tuple[int, int]]:
+    """Of groups with these slots those pairs, as places, that may be dependent: they have a slot
+    in common."""
+    pairs = [
+        (one, other)
+        for one, mine in enumerate(slots)
+        for other in range(one + 1, len(slots))
+        if mine & slots[other] and mine != slots[other]
+    ]
+    return pairs[:MAX_JOINT_PAIRS]
 
 
 def _groups_to_measure(
@@ -186,13 +222,16 @@ def _measure_group(
     backward = {c.variable for each in conditions.values() for c in previous_cells(each)}
     lists = [slot for slot in slots if backward & set(walk.slot(slot).variables)]
     draws, most = counts
+    total = 0
     while True:
+        total += draws
         drawn = draw_partials(walk, [*slots, *lists], draws, random)
         if drawn is None:
             return None
         shares, kept, weights = _apply_conditions(walk, conditions, *drawn)
         if len(kept) >= ENOUGH_KEPT or draws == most:
-            return _ConditionGroup(tuple(conditions), frozenset(slots), shares, kept, weights)
+            known = tuple(conditions), frozenset(slots), shares, kept, weights
+            return _ConditionGroup(*known, total)
         draws = min(2 * draws * ENOUGH_KEPT // max(len(kept), 1), most)
 
 
@@ -225,21 +264,17 @@ def _weighted_share(held: Flags, weights: Weights) -> MeasuredShare:
 def _measure_joint(
     walk: BranchWalk,
     groups: Sequence[_ConditionGroup],
+    pairs: Iterable[tuple[int, int]],
     random: np.random.Generator,
     draws: int,
 ) -> dict[frozenset[int], float]:
-    """For pairs of groups with a slot in common: by how much the second keeps another share of
-    what the first has kept than it keeps of everything."""
-    pairs = [
-        (one, other)
-        for number, one in enumerate(groups)
-        for other in groups[number + 1 :]
-        if one.slots & other.slots and one.slots != other.slots
-    ]
+    """For these pairs of groups: by how much the second keeps another share of what the first has
+    kept than it keeps of everything."""
     joint = {}
-    for one, other in pairs[:MAX_JOINT_PAIRS]:
+    for pair in pairs:
         # The rarer condition comes first where enough was kept: the other share is then known well.
-        first, second = sorted((one, other), key=lambda group: group.share.value)
+        both = (groups[place] for place in pair)
+        first, second = sorted(both, key=lambda group: group.share.value)
         if len(first.kept) < ENOUGH_KEPT:
             first, second = second, first
         factor = _joint_factor(walk, (first, second), random, draws)

@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spark_cep.udfs.planning.compiled_invariants import CompiledInvariants
-from spark_cep.udfs.planning.cost_model import PlanCost
 from spark_cep.udfs.planning.invariants import (
     InvariantDistance,
     describe_violation,
@@ -61,7 +60,8 @@ class PlanSwap:
 
 
 class BranchPlanGenerator(Protocol):
-    """Makes the plans of one branch. `cost`: of a plan that was made before."""
+    """Makes the plans of one branch. `seconds`: of a plan that was made before. `is_linear`:
+    whether each selectivity is a factor of them, at most once."""
 
     @property
     def kind(self) -> PlanKind: ...
@@ -71,7 +71,10 @@ class BranchPlanGenerator(Protocol):
 
     def make(self, estimates: Estimates) -> GeneratedPlan: ...
 
-    def cost(self, generated: GeneratedPlan, estimates: Estimates) -> PlanCost: ...
+    @property
+    def is_linear(self) -> bool: ...
+
+    def seconds(self, generated: GeneratedPlan, estimates: Estimates) -> float: ...
 
 
 @dataclass
@@ -98,6 +101,7 @@ class Adapter:
         start = perf_counter()
         self._kind = self.generators[0].kind
         self.decision = make_decision(self.adaptation, [g.model for g in self.generators])
+        self._is_linear = all(generator.is_linear for generator in self.generators)
         # The estimates under which a plan was made and not taken.
         self._refused: Estimates | None = None
         if self.begin is None:
@@ -126,14 +130,13 @@ class Adapter:
     def _plan_again(self, estimates: Estimates, because: str) -> PlanSwap | None:
         self.plannings += 1
         generated = self._generate(estimates)
-        now = self._cost(self._generated, estimates).time
-        new = self._cost(generated, estimates).time
+        now, new = self.seconds_of_plan(estimates), self._seconds(generated, estimates)
         gain = 1.0 - new / now if now > 0 else 0.0
         self.decision.record_plan(generated, estimates, gain)
         self._refused = None
         if gain < _NO_GAIN:
             return None
-        if gain < self.least_gain or not self._is_sure(generated, estimates, now - new):
+        if gain < self.least_gain or not self._is_sure(generated, estimates, (now, new)):
             self._refused = estimates
             return None
         self._generated = generated
@@ -143,30 +146,35 @@ class Adapter:
         return swap
 
     def _is_sure(
-        self, generated: Sequence[GeneratedPlan], estimates: Estimates, gain: float
+        self, generated: Sequence[GeneratedPlan], estimates: Estimates, seconds: tuple[float, float]
     ) -> bool:
         """Whether the gain exceeds its standard error: how much it changes where a selectivity is
-        one error larger than was measured."""
+        one error larger than was measured. `seconds`: of the plan in force and of the new one."""
+        now, new = seconds
+        gain = now - new
+        if self._is_linear:
+            # Then no plan takes longer by more than these errors together.
+            most = sqrt(sum(error**2 for error in estimates.errors.values())) * max(now, new)
+            if gain >= SURE_ERRORS * most:
+                return True
         variance = 0.0
         for place, error in estimates.errors.items():
             larger = min(1.0, estimates.selectivities[place] * (1 + error))
             moved = replace(estimates, selectivities={**estimates.selectivities, place: larger})
-            there = self._cost(self._generated, moved).time - self._cost(generated, moved).time
+            there = self.seconds_of_plan(moved) - self._seconds(generated, moved)
             variance += (there - gain) ** 2
         return not gain < SURE_ERRORS * sqrt(variance)
 
     def _generate(self, estimates: Estimates) -> list[GeneratedPlan]:
         return [generator.make(estimates) for generator in self.generators]
 
-    def cost(self, estimates: Estimates) -> PlanCost:
-        """What the plan in force is expected to cost under these statistics."""
-        return self._cost(self._generated, estimates)
+    def seconds_of_plan(self, estimates: Estimates) -> float:
+        """What the plan in force is expected to take under these statistics."""
+        return self._seconds(self._generated, estimates)
 
-    def _cost(self, generated: Sequence[GeneratedPlan], estimates: Estimates) -> PlanCost:
-        total = PlanCost(0.0, 0.0, 0.0)
-        for generator, each in zip(self.generators, generated, strict=True):
-            total = total + generator.cost(each, estimates)
-        return total
+    def _seconds(self, generated: Sequence[GeneratedPlan], estimates: Estimates) -> float:
+        plans = zip(self.generators, generated, strict=True)
+        return sum(generator.seconds(each, estimates) for generator, each in plans)
 
 
 def estimates_differ(before: Estimates, now: Estimates) -> bool:

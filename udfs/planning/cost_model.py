@@ -67,6 +67,9 @@ class BranchModel:
         self.lists = slot_set(i for i, slot in enumerate(branch.slots) if slot.is_list)
         self.condition_models = condition_models(branch, conditions, variables)
         self.negation_models = negation_models(branch, conditions, variables)
+        # Whether each selectivity is a factor of what a plan costs, at most once: an element of a
+        # list has it as often as there are elements, a negation keeps more where it is smaller.
+        self.is_linear = not self.lists and not self.negation_models
         self.order = LinearExtensions(before_masks(branch))
         self.bodies = {
             number: tuple(BranchModel(body, conditions, variables) for body in slot.bodies)
@@ -560,8 +563,15 @@ def plan_cost(
 ) -> PlanCost:
     """The pairs, partial matches and seconds that are expected of a plan."""
     steps = plan_steps(model, shape, estimates)
-    time = model.estimator(estimates).times(costs).plan(shape) * estimates.windows
+    time = plan_seconds(model, shape, estimates, costs)
     return PlanCost(sum(s.pairs for s in steps), sum(s.partials for s in steps), time)
+
+
+def plan_seconds(
+    model: BranchModel, shape: Shape, estimates: Estimates, costs: OperationCosts
+) -> float:
+    """The seconds alone, which take less to compute."""
+    return model.estimator(estimates).times(costs).plan(shape) * estimates.windows
 
 
 def plan_steps(model: BranchModel, shape: Shape, estimates: Estimates) -> tuple[PlanStep, ...]:

@@ -13,7 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from spark_cep.udfs.planning.cost_model import BranchModel, PlanCost, plan_cost, plan_steps
+from spark_cep.udfs.planning.cost_model import (
+    BranchModel,
+    PlanCost,
+    plan_cost,
+    plan_seconds,
+    plan_steps,
+)
 from spark_cep.udfs.planning.dynamic import (
     cheapest_chain,
     plan_cheapest_chain,
@@ -72,6 +78,13 @@ class PlanGenerator:
     def cost(self, generated: GeneratedPlan, estimates: Estimates) -> PlanCost:
         """What a plan that was made before costs under these estimates."""
         return plan_cost(self.model, generated.shape, estimates, self.costs)
+
+    def seconds(self, generated: GeneratedPlan, estimates: Estimates) -> float:
+        return plan_seconds(self.model, generated.shape, estimates, self.costs)
+
+    @property
+    def is_linear(self) -> bool:
+        return self.model.is_linear
 
 
 def plan_generators(
@@ -134,8 +147,8 @@ def _adaptive_share(
     fixed = own = 0.0
     for rates in estimates.places:
         here = replace(estimates, rates=rates)
-        fixed += plan_cost(model, chain, here, costs).time
-        own += plan_cost(model, cheapest_chain(model, here, costs), here, costs).time
+        fixed += plan_seconds(model, chain, here, costs)
+        own += plan_seconds(model, cheapest_chain(model, here, costs), here, costs)
     return min(1.0, max(LEAST_SHARE, own / fixed)) if fixed > 0 else 1.0
 
 

@@ -179,8 +179,12 @@ class StreamPlanGenerator:
         plan = self.options(estimates).option(eager).plan
         return GeneratedPlan(plan.shape or 0, (), self._cost(estimates, eager), eager)
 
-    def cost(self, generated: GeneratedPlan, estimates: Estimates) -> PlanCost:
-        return self._cost(estimates, generated.eager)
+    @property
+    def is_linear(self) -> bool:
+        return False
+
+    def seconds(self, generated: GeneratedPlan, estimates: Estimates) -> float:
+        return self.value(estimates, generated.eager)
 
     def _cost(self, estimates: Estimates, eager: EagerGroup) -> PlanCost:
         held = self.options(estimates).option(eager).held
