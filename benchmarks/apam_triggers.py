@@ -14,21 +14,20 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.adaptive_runs import engine_clock
 from benchmarks.apam import EXPERIMENTS, NAMES, QUICK, WINDOW, Experiment, experiment, pattern
 from benchmarks.programs import Prepared, prepare
 from benchmarks.reporting import Claim, table
 from benchmarks.stream_windows import Kept, stream_job
 from benchmarks.streams import apam
 from spark_cep.udfs.costs import TYPICAL_COSTS
-from spark_cep.udfs.events import adaptive
 from spark_cep.udfs.execution.job import TriggerInput, from_blob, to_blob
 from spark_cep.udfs.execution.trigger import run_trigger
 from spark_cep.udfs.planning.apam import apam_partitions
@@ -67,7 +66,8 @@ class Timeline:
     def trigger(self, rows: pa.Table, watermark: int, due: float) -> float:
         """Seconds from when the trigger was due to its end."""
         begin = max(self.now, due)
-        with _clock_at(begin):
+        real, now = time.perf_counter, time.perf_counter()
+        with engine_clock(lambda: begin + real() - now):
             started = time.process_time()
             arrived = TriggerInput(0, (to_blob(rows),), watermark)
             answers = list(run_trigger(self.kept.job, self.kept.store, arrived))
@@ -95,17 +95,6 @@ class Timeline:
     def latency(self) -> float:
         """From a trigger's being due to its end: the median over final events."""
         return float(np.median(np.repeat(self.late, np.maximum(self.finals, 1))))
-
-
-@contextmanager
-def _clock_at(now: float) -> Iterator[None]:
-    """The engine's clock says `now` and goes on at its usual pace."""
-    real, begin = time.perf_counter, time.perf_counter()
-    adaptive.perf_counter = lambda: now + real() - begin
-    try:
-        yield
-    finally:
-        adaptive.perf_counter = real
 
 
 def contestants(prepared: Prepared, lazy: BranchPlan) -> dict[str, Timeline]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from spark_cep.udfs.events.table import NEW
 from spark_cep.udfs.program import StreamLoad
 
@@ -35,11 +33,7 @@ class LoadMeter:
         is_new = matching.status == NEW
         if not is_new.any():
             return
-        program, events = matching.program, matching.events
-        counts = {
-            v: float(np.count_nonzero(events.candidates(v) & is_new))
-            for v in range(len(program.variables))
-        }
+        counts = {v: float(n) for v, n in matching.events.count_among(is_new).items()}
         is_first = not self._counts
         for v, count in counts.items():
             self._counts[v] = count if is_first else _blend(self._counts[v], count)

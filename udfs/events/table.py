@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -141,6 +142,10 @@ class Events:
         candidates = count_candidates(self.program, self._mask)
         if not self.size:
             return Density(candidates, 0.0)
+        if self.partition.end[0] == self.size:
+            length = self._windows_of(0)
+            if length < 2:
+                return Density(candidates, max(length, 1.0))
         some = np.unique(np.linspace(0, self.size - 1, DENSITY_ROWS).astype(np.int64))
         here = stretch[some]
         crowd = np.searchsorted(stretch, here + 1) - np.searchsorted(stretch, here)
@@ -150,21 +155,28 @@ class Events:
     def _window_crowd(self, positions: Positions, crowd: Positions) -> Array:
         """The rows in a window around each position. `crowd`: those in its stretch; but a key that
         lasts less than two windows, as in the state of a stream, fills parts of stretches only."""
-        window = self.program.window
-        if window is None or not window.size:
-            return crowd
-        start, end = self.partition.start[positions], self.partition.end[positions]
-        rows = end - start
-        if window.kind == "events":
-            length = rows / window.size
-        else:
-            length = (self.time[end - 1] - self.time[start]) / window.size
+        length = self._windows_of(positions)
+        rows = self.partition.end[positions] - self.partition.start[positions]
         found: Array = np.where(length < 2, rows / np.maximum(length, 1.0), crowd)
         return found
+
+    def _windows_of(self, positions: Any) -> Any:
+        """How many windows long the keys of these positions are; without a window, endless."""
+        window = self.program.window
+        start, end = self.partition.start[positions], self.partition.end[positions]
+        if window is None or not window.size:
+            return np.full(np.shape(start), np.inf)
+        if window.kind == "events":
+            return (end - start) / window.size
+        return (self.time[end - 1] - self.time[start]) / window.size
 
     def count(self, low: int, high: int) -> dict[int, int]:
         """The candidates of each variable among the positions [low, high)."""
         return count_candidates(self.program, self._mask[low:high])
+
+    def count_among(self, rows: Flags) -> dict[int, int]:
+        """The candidates of each variable among these rows."""
+        return count_candidates(self.program, self._mask[rows])
 
     def fits(self, positions: Positions) -> Flags | None:
         """The rows that can be in a match at all; None for all of them.
@@ -230,8 +242,13 @@ def count_candidates(program: Program, mask: Array) -> dict[int, int]:
     if count > MAX_COUNTED_MASK_BITS:
         return {v: int(np.count_nonzero(mask >> v & 1)) for v in range(count)}
     found = np.bincount(mask, minlength=1 << count)
-    masks = np.arange(len(found))
-    return {v: int(found[(masks >> v & 1) == 1].sum()) for v in range(count)}
+    return dict(enumerate((found @ _mask_bits(count)).tolist()))
+
+
+@lru_cache(maxsize=MAX_COUNTED_MASK_BITS)
+def _mask_bits(count: int) -> Positions:
+    """For each mask whether it has each variable."""
+    return np.arange(1 << count)[:, np.newaxis] >> np.arange(count) & 1
 
 
 def drop_null_times(program: Program | RowProgram, table: pa.Table) -> pa.Table:
