@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 CLEAR_GAIN = 0.8
 # Windows sampled to see whether one plan is good everywhere: one for each of so many seconds that
 # the chunk is expected to take.
-SECONDS_PER_WINDOW = 5e-3
+SECONDS_PER_WINDOW = 10e-3
 MIN_SAMPLE_WINDOWS = 3
 MAX_SAMPLE_WINDOWS = 8
 # What making a new plan takes.

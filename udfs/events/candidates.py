@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -326,12 +327,12 @@ class SlotCandidates:
         if slot not in self._pools:
             matching, filled = self.matching, self.slots.elements[slot]
             if filled.members is None:
-                allowed = matching.events.candidates(filled.slot.variables[0])
-                elements = np.flatnonzero(allowed)
+                elements = matching.events.candidate_rows(filled.slot.variables[0])
             else:
                 assert filled.first is not None
                 elements = np.arange(len(filled.first))
-            elements = elements[self._allowed(slot, elements)]
+            if not self._allows_all(slot):
+                elements = elements[self._allowed(slot, elements)]
             self._pools[slot] = CandidatePool(
                 elements, filled.first_row(elements), matching.events.size
             )
@@ -366,6 +367,22 @@ class SlotCandidates:
         if not rule.checks_lists:
             return None
         return meets_rule(rule, slot, (self.slots, partials), self.matching.status)
+
+    def _allows_all(self, slot: int) -> bool:
+        """Whether every row may meet the rule, whichever it is."""
+        rule, filled = self.case.rule(slot), self.slots.elements[slot]
+        is_single = filled.members is None and not filled.slot.is_list
+        allowed = rule.single_row if is_single else rule.every
+        return not self._statuses & ~allowed
+
+    @cached_property
+    def _statuses(self) -> int:
+        """The statuses that rows may have, as a set of bits."""
+        status = self.matching.status
+        if not len(status):
+            return 0
+        low, high = int(status.min()), int(status.max())
+        return 1 << low if low == high else ANY_STATUS
 
     def _allowed(self, slot: int, elements: Positions) -> Flags:
         """Whether an element may meet the rule; in a plain slot, which has one, whether it does."""

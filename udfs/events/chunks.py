@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
-from spark_cep.udfs.events.table import column_to_numpy
+from spark_cep.udfs.events.table import column_to_numpy, count_candidates_in
 from spark_cep.udfs.planning.dynamic import cheapest_chain
 from spark_cep.udfs.planning.planner import branch_models
 from spark_cep.udfs.program import Estimates
@@ -213,12 +213,7 @@ def _profile(program: Program, table: pa.Table, axis: _Axis) -> _Profile:
     if program.home is not None:
         home = table.column(program.home).to_numpy()[::step].astype(bool)
         mask = np.where(home, mask, 0)
-    counts = np.stack(
-        [
-            np.bincount(place[(mask >> v & 1) == 1], minlength=count)
-            for v in range(len(program.variables))
-        ]
-    )
+    counts = count_candidates_in(place, count, program, mask)
     rows = np.bincount(place, minlength=count) * step
     if program.window.kind == "events":
         windows = rows / program.window.size
@@ -235,8 +230,13 @@ def _active_keys(program: Program, table: pa.Table) -> float:
         return 1.0
     assert program.window is not None
     active = []
+    is_sorted = bool((time[1:] >= time[:-1]).all())
     for row in np.linspace(0, len(time) - 1, KEY_WINDOWS + 2).astype(np.int64)[1:-1]:
-        near = np.flatnonzero((time >= time[row]) & (time - time[row] < program.window.size))
+        if is_sorted:
+            low, high = np.searchsorted(time, (time[row], time[row] + program.window.size))
+            near = np.arange(low, min(high, low + KEY_ROWS))
+        else:
+            near = np.flatnonzero((time >= time[row]) & (time - time[row] < program.window.size))
         rows = pa.array(near[:KEY_ROWS])
         codes = key_codes([table.column(key).take(rows) for key in keys])
         of_key = np.unique(codes, return_counts=True)[1]

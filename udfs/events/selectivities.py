@@ -52,7 +52,7 @@ MAX_STREAM_DRAWS: Final = 8_000
 # What a look takes: for each part (a set of variables with conditions, or two that may be
 # dependent), and for each draw of a part. Work and looks have fixed prices, so that two runs over
 # the same rows make the same plans.
-PART_SECONDS: Final = 0.45e-3
+PART_SECONDS: Final = 0.6e-3
 DRAW_SECONDS: Final = 0.16e-6
 # A stream runs for long: it looks as soon as it has so many rows.
 FIRST_ROWS: Final = 500

@@ -115,11 +115,18 @@ class Events:
         self.window = self._window()
         self._mask = column_to_numpy(table.column(program.mask))[self.permutation]
         self._below: dict[int, Positions] = {}
+        self._candidate_rows: dict[int, Positions] = {}
 
     def candidates(self, variable: int) -> Flags:
         """The rows that meet the variable's own conditions."""
         found: Flags = (self._mask >> variable & 1).astype(np.bool_)
         return found
+
+    def candidate_rows(self, variable: int) -> Positions:
+        """Their positions."""
+        if variable not in self._candidate_rows:
+            self._candidate_rows[variable] = np.flatnonzero(self.candidates(variable))
+        return self._candidate_rows[variable]
 
     def below(self, variable: int) -> Positions:
         """The number of candidates before each position (size + 1 entries)."""
@@ -243,6 +250,16 @@ def count_candidates(program: Program, mask: Array) -> dict[int, int]:
         return {v: int(np.count_nonzero(mask >> v & 1)) for v in range(count)}
     found = np.bincount(mask, minlength=1 << count)
     return dict(enumerate((found @ _mask_bits(count)).tolist()))
+
+
+def count_candidates_in(place: Positions, places: int, program: Program, mask: Array) -> Positions:
+    """The same by variable and place, of the rows at each of so many places."""
+    count = len(program.variables)
+    if count > MAX_COUNTED_MASK_BITS:
+        by_variable = (place[mask >> v & 1 == 1] for v in range(count))
+        return np.stack([np.bincount(each, minlength=places) for each in by_variable])
+    found = np.bincount((place << count) + mask, minlength=places << count)
+    return (found.reshape(places, -1) @ _mask_bits(count)).T
 
 
 @lru_cache(maxsize=MAX_COUNTED_MASK_BITS)
