@@ -114,6 +114,18 @@ def test_a_plan_that_is_not_better_is_not_taken_and_not_made_again_and_again() -
     assert (loop.checks, loop.plannings) == (2, 1)
 
 
+def test_a_plan_that_was_worse_is_taken_when_it_is_better() -> None:
+    """Though the planner would have made it all the time, so that its invariants hold."""
+    first = estimates([18, 8, 13], 0.5)
+    loop = adapter(
+        Adaptation("invariants", distance=0.0), first, branches=[model(3, [compared(0, 1)])]
+    )
+    assert loop.after(estimates([28, 19, 12], 0.5)) is None
+    later = estimates([1_000, 19, 0.1], 0.5)
+    assert loop.decision.check(later) is None
+    assert loop.after(later) is not None
+
+
 def test_rates_that_take_turns_swap_plans_only_without_a_distance() -> None:
     turns = [estimates([100, 10.0, 10.2], 0.5, 0.5), estimates([100, 10.2, 10.0], 0.5, 0.5)]
     swaps = {}

@@ -135,6 +135,9 @@ class Adapter:
         self.decision.record_plan(generated, estimates, gain)
         self._refused = None
         if gain < _NO_GAIN:
+            # A greedy planner may make a plan that costs more now and less later.
+            if any(a.shape != b.shape for a, b in zip(generated, self._generated, strict=True)):
+                self._refused = estimates
             return None
         if gain < self.least_gain or not self._is_sure(generated, estimates, (now, new)):
             self._refused = estimates
