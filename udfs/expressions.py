@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 TypeKind = Literal[
     "bool",
@@ -32,7 +32,8 @@ TypeKind = Literal[
 # How a cell of a Kleene variable is read. "each": the condition holds for each element;
 # "prev": the element before; the others fold the whole list.
 CellReading = Literal["each", "prev", "first", "last", "count", "sum", "avg", "min", "max"]
-FOLDS = frozenset({"first", "last", "count", "sum", "avg", "min", "max"})
+LIST_ENDS: Final = frozenset({"first", "last"})
+FOLDS = LIST_ENDS | {"count", "sum", "avg", "min", "max"}
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,11 @@ def through_each_row(prepared: Prepared) -> np.ndarray:
     return found
 
 
+RISING_LIST = (
+    seq(A, event("b{1,3}", "kind = 1"), C)
+    .where("b.x > prev(b.x)", "first(b.x) > a.x", "c.x > last(b.x)")
+    .within(50)
+)
 CHAIN = seq(A, B, C).where("a.x < b.x", "b.x < c.x").within(80)
 
 
@@ -71,6 +76,12 @@ CHAIN = seq(A, B, C).where("a.x < b.x", "b.x < c.x").within(80)
         any_of(seq(A, B).where("a.x < b.x - 0.5"), seq(C, D).where("c.x < d.x")).within(60),
         seq(A, D.optional(), B).where("a.x < b.x", "d.x > a.x").within(40),
         seq(A, event("b{1,2}", "kind = 1")).where("b.x > a.x + 0.5").within(40),
+        # Between the elements of a list, on its ends, between three variables.
+        seq(A, event("b{2,3}", "kind = 1"), C).where("b.x > prev(b.x) + 0.2").within(40),
+        seq(event("b{3}", "kind = 1")).where("b.x > prev(b.x)").within(60),
+        seq(A, event("b{1,3}", "kind = 1")).where("first(b.x) > a.x + 0.5").within(25),
+        seq(event("b{1,3}", "kind = 1"), C).where("last(b.x) > c.x + 0.5").within(25),
+        seq(A, B, C).where("a.x + b.x < c.x").within(60),
     ],
 )
 def test_worth_is_the_number_of_matches_through_a_row(pattern: Pattern) -> None:
@@ -126,6 +137,8 @@ def mask_kinds(prepared: Prepared) -> np.ndarray:
         (seq(A, B, C, D).where("a.x < b.x", "b.x < c.x", "c.x < d.x").within(90), 8.0),
         (seq(A, B, C).where("a.x < b.x", "b.y < c.y - 0.2").within(80), 3.0),
         (seq(A, B, C).where("abs(a.x - b.x) < 0.1", "abs(b.x - c.x) < 0.1").within(90), 3.0),
+        (RISING_LIST, 4.0),
+        (seq(A, B, C).where("a.x + b.x < c.x").within(60), 4.0),
     ],
 )
 def test_thinning_meets_each_quota_and_keeps_more_than_chance(

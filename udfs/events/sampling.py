@@ -22,7 +22,7 @@ from spark_cep.udfs.events.partials import BranchSlots, Partials, SlotElements
 from spark_cep.udfs.events.steps import BranchSteps
 from spark_cep.udfs.events.table import NEW, Events, drop_null_times
 from spark_cep.udfs.events.walk import BranchWalk
-from spark_cep.udfs.expressions import FOLDS, UserCall, cells_of, remote_sources_of
+from spark_cep.udfs.expressions import FOLDS, LIST_ENDS, UserCall, cells_of, remote_sources_of
 from spark_cep.udfs.program import Estimates
 from spark_cep.udfs.values.tally import ErrorTally
 
@@ -340,10 +340,12 @@ def make_sampling_walk(matching: AdvanceContext, number: int) -> BranchWalk:
     )
 
 
-def can_sample(walk: BranchWalk, condition: Condition) -> bool:
+def can_sample(walk: BranchWalk, condition: Condition, *, ends: bool = False) -> bool:
     """Whether a condition reads single rows of slots that this branch fills, without user functions
-    or remote data: these may be slow, and may need what only the workers have."""
-    return _can_draw(walk.matching.program.branches[walk.branch], condition)
+    or remote data: these may be slow, and may need what only the workers have. `ends`: the first or
+    the last element of a list will do, which a list of one element has."""
+    branch = walk.matching.program.branches[walk.branch]
+    return _can_draw(branch, condition, FOLDS - LIST_ENDS if ends else FOLDS)
 
 
 def drawable_conditions(program: Program) -> frozenset[int]:
@@ -355,12 +357,12 @@ def drawable_conditions(program: Program) -> frozenset[int]:
     )
 
 
-def _can_draw(branch: Branch, condition: Condition) -> bool:
+def _can_draw(branch: Branch, condition: Condition, folds: frozenset[str] = FOLDS) -> bool:
     slot_of = {variable: slot for slot in branch.slots for variable in slot.variables}
     return (
         not any(isinstance(node, UserCall) for node in condition.expression.walk())
         and not remote_sources_of(condition.expression)
-        and not any(cell.reading in FOLDS for cell in cells_of(condition.expression))
+        and not any(cell.reading in folds for cell in cells_of(condition.expression))
         and condition.variables <= slot_of.keys()
         and not any(slot_of[v].is_group for v in condition.variables)
     )

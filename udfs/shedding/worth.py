@@ -8,9 +8,12 @@ The conditions of a branch make a graph between its variables. On a tree the exp
 matches through a row is a product of one message for each neighbor, and a message is the sum over
 the neighbor's rows that pass, each weighed by the messages from beyond it (belief propagation).
 DARLING's Equation 11 is the same product with messages that look one condition far. Where the graph
-has cycles, a spanning tree of the most selective conditions stands for it.
+has cycles, a spanning tree of the most selective conditions stands for it. The other conditions of
+a cycle, and those between three variables or more, count one condition far.
 
-The other conditions of a cycle count one condition far.
+A list is a repeated factor of the messages to its neighbors. A condition between its elements
+(`prev`) makes a chain of them, along which the lists through an element are counted; a condition on
+its first or last element concerns one element of each list.
 
 Sums are over drawn pairs, so any condition that the engine can evaluate is covered. Dropping rows
 changes what the others are worth: a row whose partners are gone is in no match. So rows go in
@@ -34,6 +37,7 @@ from spark_cep.udfs.events.sampling import (
     make_sampling_walk,
     previous_cells,
 )
+from spark_cep.udfs.expressions import LIST_ENDS, cells_of
 from spark_cep.udfs.shedding.passing import (
     BINS,
     BINS_BESIDE_KEYS,
@@ -103,25 +107,29 @@ class Side:
 
 @dataclass(frozen=True)
 class Edge:
-    """The conditions between two variables, and drawn pairs of rows that pass them. `pairs`: how
-    many pairs of the table each stands for. `share`: of all pairs that pass."""
+    """The conditions between variables, mostly two, and drawn pairs of rows that pass them.
+    `pairs`: how many pairs of the table each stands for. `share`: of all pairs that pass.
+    `of_one`: of a list, only one element has to pass."""
 
     conditions: tuple[int, ...]
-    sides: tuple[Side, Side]
-    rows: tuple[Positions, Positions]
+    sides: tuple[Side, ...]
+    rows: tuple[Positions, ...]
     pairs: Numbers
     share: float
+    of_one: bool = False
 
 
 @dataclass(frozen=True)
 class BranchGraph:
-    """A spanning forest over the variables of a branch, and the `others`, which close cycles.
-    `lists`: the numbers of elements of the variables that are lists."""
+    """A spanning forest over the variables of a branch, and the `others`, which close cycles or
+    have more than two variables. `lists`: the numbers of elements of the variables that are lists.
+    `chains`: from an element of a list to the next."""
 
     variables: tuple[int, ...]
     edges: tuple[Edge, ...]
     others: tuple[Edge, ...]
     lists: Mapping[int, tuple[int, int]]
+    chains: Mapping[int, Edge]
 
     def sides_of(self, variable: int) -> Iterator[tuple[Edge, int]]:
         """The edges of the forest that a variable has, each with its place in it."""
@@ -134,8 +142,8 @@ class BranchGraph:
 
 def _sides_of(edges: Sequence[Edge], variable: int) -> Iterator[tuple[Edge, int]]:
     for edge in edges:
-        for place in (0, 1):
-            if edge.sides[place].variable == variable:
+        for place, side in enumerate(edge.sides):
+            if side.variable == variable:
                 yield edge, place
 
 
@@ -155,36 +163,58 @@ def _make_graph(
     branch = walk.matching.program.branches[walk.branch]
     plain = [slot for slot in branch.slots if not slot.is_group]
     variables = tuple(slot.variables[0] for slot in plain)
-    edges = _draw_edges(walk, _conditions_by_pair(walk, variables), keys, drawn)
-    forest = _spanning_forest(edges)
+    edges = _draw_edges(walk, _conditions_by_variables(walk, variables), keys, drawn)
+    forest = _spanning_forest([edge for edge in edges if len(edge.sides) == 2])
     others = tuple(edge for edge in edges if edge not in forest)
     # Variables without a common condition meet in the same window of a key.
-    neighbors: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairwise(variables)}
+    neighbors: _Wanted = {(pair, False): [] for pair in pairwise(variables)}
     forest = _spanning_forest([*forest, *_draw_edges(walk, neighbors, keys, drawn, forest)])
     lists = {
         slot.variables[0]: (slot.low, slot.high if slot.high is not None else MOST_ELEMENTS)
         for slot in plain
         if slot.is_list
     }
-    return BranchGraph(variables, forest, others, lists)
+    return BranchGraph(variables, forest, others, lists, _draw_chains(walk, lists, keys))
 
 
-def _conditions_by_pair(
-    walk: BranchWalk, variables: Sequence[int]
-) -> dict[tuple[int, int], list[int]]:
-    """The conditions between two variables that can be drawn, as places in the program."""
-    found: dict[tuple[int, int], list[int]] = {}
+# The conditions between the same variables, as places in the program, apart by `of_one`.
+_Wanted = dict[tuple[tuple[int, ...], bool], list[int]]
+
+
+def _conditions_by_variables(walk: BranchWalk, variables: Sequence[int]) -> _Wanted:
+    """The conditions between two variables or more that can be drawn."""
+    found: _Wanted = {}
     for place, condition in enumerate(walk.matching.program.conditions):
-        if len(condition.variables) == 2 and condition.variables <= set(variables):
-            one, other = sorted(condition.variables, key=variables.index)
-            if can_sample(walk, condition) and not any(previous_cells(condition)):
-                found.setdefault((one, other), []).append(place)
+        if len(condition.variables) > 1 and condition.variables <= set(variables):
+            between = tuple(sorted(condition.variables, key=variables.index))
+            if can_sample(walk, condition, ends=True) and not any(previous_cells(condition)):
+                of_one = any(cell.reading in LIST_ENDS for cell in cells_of(condition.expression))
+                found.setdefault((between, of_one), []).append(place)
+    return found
+
+
+def _draw_chains(
+    walk: BranchWalk, lists: Mapping[int, tuple[int, int]], keys: Sequence[Type]
+) -> dict[int, Edge]:
+    """For each list the conditions between an element and the one before it."""
+    found = {}
+    for variable in lists:
+        places = [
+            place
+            for place, condition in enumerate(walk.matching.program.conditions)
+            if condition.variables == {variable}
+            and any(previous_cells(condition))
+            and can_sample(walk, condition)
+        ]
+        edge = _draw_edge(walk, (variable, variable), places, keys) if places else None
+        if edge is not None:
+            found[variable] = edge
     return found
 
 
 def _draw_edges(
     walk: BranchWalk,
-    wanted: Mapping[tuple[int, int], Sequence[int]],
+    wanted: _Wanted,
     keys: Sequence[Type],
     drawn: dict[tuple[int, ...], Edge | None],
     before: Sequence[Edge] = (),
@@ -192,22 +222,22 @@ def _draw_edges(
     """The edges that could be drawn, without those between variables that `before` connects.
     `drawn`: those of earlier branches."""
     found = []
-    for pair, places in wanted.items():
-        slots = [walk.slots.of_variable[v] for v in pair]
+    for (variables, of_one), places in wanted.items():
+        slots = [walk.slots.of_variable[v] for v in variables]
         precedes = walk.matching.program.branches[walk.branch].precedes
-        order = (slots[0], slots[1]) in precedes, (slots[1], slots[0]) in precedes
-        known = (*pair, *order, *places)
-        if not places and _are_connected(before, pair):
+        order = ((one, other) in precedes for one in slots for other in slots)
+        known = (*variables, *order, *places)
+        if not places and _are_connected(before, variables):
             continue
         if known not in drawn:
-            drawn[known] = _draw_edge(walk, pair, places, keys)
+            drawn[known] = _draw_edge(walk, variables, places, keys, of_one=of_one)
         edge = drawn[known]
         if edge is not None:
             found.append(edge)
     return found
 
 
-def _are_connected(edges: Sequence[Edge], pair: tuple[int, int]) -> bool:
+def _are_connected(edges: Sequence[Edge], pair: tuple[int, ...]) -> bool:
     reached, before = {pair[0]}, 0
     while len(reached) > before:
         before = len(reached)
@@ -235,11 +265,17 @@ def _spanning_forest(edges: Sequence[Edge]) -> tuple[Edge, ...]:
 
 
 def _draw_edge(
-    walk: BranchWalk, pair: tuple[int, int], places: Sequence[int], keys: Sequence[Type]
+    walk: BranchWalk,
+    variables: tuple[int, ...],
+    places: Sequence[int],
+    keys: Sequence[Type],
+    *,
+    of_one: bool = False,
 ) -> Edge | None:
+    """`variables`: a list twice, for an element and the next."""
     draws = EDGE_DRAWS
     while True:
-        rows, pairs, share = _draw_pairs(walk, pair, places, draws)
+        rows, pairs, share = _draw_pairs(walk, variables, places, draws)
         if len(pairs) >= ENOUGH_PASSING or draws >= MOST_EDGE_DRAWS:
             break
         draws = min(MOST_EDGE_DRAWS, 4 * draws)
@@ -248,48 +284,55 @@ def _draw_edge(
     key = _make_key_feature(walk, keys)
     if key is not None and not any(
         _depends_on_key(walk, key, variable, of, pairs)
-        for variable, of in zip(pair, rows, strict=True)
+        for variable, of in zip(variables, rows, strict=True)
     ):
         key = None
-    one, other = (_make_side(walk, places, variable, key) for variable in pair)
-    return Edge(tuple(places), (one, other), rows, pairs, share)
+    sides = tuple(_make_side(walk, places, variable, key) for variable in variables)
+    return Edge(tuple(places), sides, rows, pairs, share, of_one)
 
 
 def _draw_pairs(
-    walk: BranchWalk, pair: tuple[int, ...], places: Sequence[int], draws: int
-) -> tuple[tuple[Positions, Positions], Numbers, float]:
-    """Pairs that pass, and how many pairs of the table each stands for. Half of the draws begin
-    with either variable: a rare row has many draws from its side."""
+    walk: BranchWalk, variables: tuple[int, ...], places: Sequence[int], draws: int
+) -> tuple[tuple[Positions, ...], Numbers, float]:
+    """Pairs that pass, and how many pairs of the table each stands for. As many draws begin with
+    each of the variables: a rare row has many draws from its side."""
     events, slot_of = walk.matching.events, walk.slots.of_variable
     conditions = [walk.matching.program.conditions[place] for place in places]
-    found: list[tuple[Positions, Positions]] = []
+    is_chain = variables[0] == variables[-1]
+    starts = variables[:1] if is_chain else variables
+    found: list[tuple[Positions, ...]] = []
     pairs, tested, passed = [], 0.0, 0.0
-    for number, first in enumerate(pair):
-        slots = [slot_of[first], slot_of[pair[1 - number]]]
-        drawn = draw_partials(walk, slots, draws // 2, np.random.default_rng(number))
+    for number, first in enumerate(starts):
+        slots = [slot_of[first], *(slot_of[v] for v in variables if v != first or is_chain)]
+        slots = slots[: len(variables)]
+        each = draws // len(starts)
+        drawn = draw_partials(walk, slots, each, np.random.default_rng(number))
         if drawn is None:
             continue
         partials, weights = drawn
         count = np.count_nonzero(events.candidates(first))
-        weights = weights * (count / (draws // 2) / 2)
+        weights = weights * (count / each / len(starts))
         holds = np.ones(len(weights), dtype=np.bool_)
         reader = walk.reader(partials)
         for condition in conditions:
             holds &= reader.holds(condition)
         tested, passed = tested + weights.sum(), passed + weights[holds].sum()
-        one, other = (_rows_of(walk, partials, v) for v in pair)
-        found.append((one[holds], other[holds]))
+        found.append(tuple(rows[holds] for rows in _rows_of(walk, partials, variables)))
         pairs.append(weights[holds])
     if not pairs:
         none = np.zeros(0, dtype=np.int64)
-        return (none, none), np.zeros(0), 1.0
-    rows = tuple(events.rows(np.concatenate([each[n] for each in found])) for n in (0, 1))
-    return (rows[0], rows[1]), np.concatenate(pairs), passed / tested if tested else 1.0
+        return tuple(none for _ in variables), np.zeros(0), 1.0
+    rows = tuple(events.rows(np.concatenate(each)) for each in zip(*found, strict=True))
+    return rows, np.concatenate(pairs), passed / tested if tested else 1.0
 
 
-def _rows_of(walk: BranchWalk, partials: Partials, variable: int) -> Positions:
-    rows = walk.slots.rows(variable, partials)
-    return rows[:, 0] if rows.ndim > 1 else rows
+def _rows_of(
+    walk: BranchWalk, partials: Partials, variables: tuple[int, ...]
+) -> Iterator[Positions]:
+    """The row of each variable; of a list that is in it twice its elements, one after the other."""
+    for place, variable in enumerate(variables):
+        rows = walk.slots.rows(variable, partials)
+        yield rows[:, variables[:place].count(variable)] if rows.ndim > 1 else rows
 
 
 def _columns_of(
@@ -369,11 +412,19 @@ class Messages:
         self._known: dict[tuple[int, int], Numbers] = {}
 
     def to_variable(self, variable: int) -> Iterator[tuple[Edge, int, Numbers]]:
-        """All messages that a variable receives, each with the edge and the variable's side."""
+        """All messages that a variable receives, each with the edge and the variable's side. With
+        the first one, those to a list count the lists that an element is in."""
+        is_counted = variable not in self.graph.lists
         for edge, place in self.graph.sides_of(variable):
-            yield edge, place, self._message(edge, place)
+            if is_counted or edge.sides[1 - place].variable in self.graph.lists:
+                yield edge, place, self._message(edge, place)
+            else:
+                yield edge, place, self._pass(edge, place, counts_lists=True)
+                is_counted = True
         for edge, place in self.graph.other_sides_of(variable):
             yield edge, place, self._one_hop(edge, place)
+        if variable in self.graph.chains:
+            yield self.graph.chains[variable], 0, self._chain(variable)
 
     def worth(self, variable: int) -> Numbers:
         """The expected matches of each row of the table as this variable."""
@@ -388,25 +439,85 @@ class Messages:
             self._known[known] = self._pass(edge, receiver)
         return self._known[known]
 
-    def _pass(self, edge: Edge, receiver: int) -> Numbers:
-        sender, side = edge.sides[1 - receiver], edge.sides[receiver]
-        beyond = self._stays.copy()
+    def _pass(self, edge: Edge, receiver: int, *, counts_lists: bool = False) -> Numbers:
+        """`counts_lists`: each element of a list receives what its lists have."""
+        sender, rows = edge.sides[1 - receiver], edge.rows[1 - receiver]
+        beyond = np.ones(len(self._stays))
         for other, place in self.graph.sides_of(sender.variable):
             if other is not edge:
                 beyond *= self._message(other, place)[other.sides[place].bins]
-        counted = edge.pairs * beyond[edge.rows[1 - receiver]]
-        lists = self.graph.lists
-        if side.variable in lists and sender.variable not in lists:
-            counted *= self._lists_with(edge, receiver)
-        found = _by_bin(edge, receiver, counted)
-        return _count_lists(found, lists[sender.variable], 0) if sender.variable in lists else found
+        chain = self.graph.chains.get(sender.variable)
+        if chain is not None:
+            beyond *= self._chain(sender.variable)[chain.sides[0].bins]
+        pairs = edge.pairs * self._stays[rows]
+        if edge.of_one:
+            found = self._dilute(edge, receiver, _by_bin(edge, receiver, pairs * beyond[rows]))
+            for place, side in enumerate(edge.sides):
+                if side.variable in self.graph.lists and (place != receiver or counts_lists):
+                    found = found * self._lists_of_one(edge, place)[0]
+            return found
+        if counts_lists:
+            pairs = pairs * self._lists_with(edge, receiver)
+        found = _by_bin(edge, receiver, pairs * beyond[rows])
+        if sender.variable in self.graph.lists:
+            # All elements of a list meet the same rows beyond it.
+            elements = np.maximum(_by_bin(edge, receiver, pairs), _LEAST)
+            found = self._count_lists(elements, sender.variable, 0) * (found / elements)
+        return found
+
+    def _dilute(self, edge: Edge, receiver: int, message: Numbers) -> Numbers:
+        """The message to the rows of a list, of which one element receives it, and the others the
+        mean."""
+        if edge.sides[receiver].variable not in self.graph.lists:
+            return message
+        _, length = self._lists_of_one(edge, receiver)
+        return message + (length - 1) * _mean(edge, receiver, message)
+
+    def _lists_of_one(self, edge: Edge, place: int) -> tuple[float, float]:
+        """The expected lists with a given element, and their mean length."""
+        variable, other = edge.sides[place].variable, edge.sides[1 - place]
+        elements = edge.pairs.sum() / edge.share / max(float(other.rows.sum()), 1.0)
+        low, high = self.graph.lists[variable]
+        each = {
+            length: self._count_lists(np.array([elements]), variable, 1, (length, length)).item()
+            for length in range(max(low, 1), min(high, MOST_ELEMENTS) + 1)
+        }
+        lists = max(sum(each.values()), _LEAST)
+        return lists, sum(length * count for length, count in each.items()) / lists
 
     def _one_hop(self, edge: Edge, receiver: int) -> Numbers:
-        """A message from an edge that closes a cycle, relative to its mean."""
-        counted = edge.pairs * self._stays[edge.rows[1 - receiver]]
+        """A message from an edge that is not in the forest, relative to its mean."""
+        counted = edge.pairs.copy()
+        for place, rows in enumerate(edge.rows):
+            if place != receiver:
+                counted *= self._stays[rows]
         found = _by_bin(edge, receiver, counted)
-        rows = edge.sides[receiver].rows
-        return found / max(float(found @ rows) / max(float(rows.sum()), 1.0), _LEAST)
+        return _relative(
+            edge, receiver, self._dilute(edge, receiver, found) if edge.of_one else found
+        )
+
+    def _chain(self, variable: int) -> Numbers:
+        """How many lists an element is in, by the conditions between neighbors in the list,
+        relative to the mean."""
+        edge = self.graph.chains[variable]
+        known = (id(edge), 0)
+        if known not in self._known:
+            low, high = self.graph.lists[variable]
+            longest = min(high, MOST_ELEMENTS)
+            # Lists that end with the element, and that begin with it, by their length.
+            ends = [np.ones(len(edge.sides[0].rows))]
+            begins = list(ends)
+            for _ in range(1, longest):
+                for lists, receiver in ((ends, 1), (begins, 0)):
+                    rows = edge.rows[1 - receiver]
+                    beyond = self._stays[rows] * lists[-1][edge.sides[0].bins[rows]]
+                    lists.append(_by_bin(edge, receiver, edge.pairs * beyond))
+            through = np.zeros(len(ends[0]))
+            for length in range(max(low, 1), longest + 1):
+                for before in range(length):
+                    through += ends[before] * begins[length - 1 - before]
+            self._known[known] = _relative(edge, 0, through)
+        return self._known[known]
 
     def _lists_with(self, edge: Edge, receiver: int) -> Numbers:
         """For each drawn pair the lists of its other row that one element is in."""
@@ -414,7 +525,36 @@ class Messages:
         at = other.bins[edge.rows[1 - receiver]]
         sums = np.bincount(at, edge.pairs * self._stays[edge.rows[receiver]], len(other.rows))
         partners = sums / np.maximum(other.rows, 1.0)
-        return _count_lists(partners, self.graph.lists[mine.variable], 1)[at]
+        return self._count_lists(partners, mine.variable, 1)[at]
+
+    def _count_lists(
+        self,
+        partners: Numbers,
+        variable: int,
+        drawn: int,
+        lengths: tuple[int, int] | None = None,
+    ) -> Numbers:
+        """How many lists of a variable there are of so many possible elements, of which `drawn` are
+        in each: a part of them if neighbors in the list have to pass something."""
+        low, high = lengths or self.graph.lists[variable]
+        chain = self.graph.chains.get(variable)
+        share = 1.0 if chain is None else chain.share
+        partners = np.minimum(partners, MOST_PARTNERS)
+        found = np.zeros(len(partners))
+        for length in range(max(low, drawn), min(high, MOST_ELEMENTS) + 1):
+            each = share ** max(length - 1, 0) / factorial(length - drawn)
+            found += partners ** (length - drawn) * each
+        return found
+
+
+def _relative(edge: Edge, receiver: int, message: Numbers) -> Numbers:
+    """By the mean of the receiver's rows."""
+    return message / max(_mean(edge, receiver, message), _LEAST)
+
+
+def _mean(edge: Edge, receiver: int, message: Numbers) -> float:
+    rows = edge.sides[receiver].rows
+    return float(message @ rows) / max(float(rows.sum()), 1.0)
 
 
 def _by_bin(edge: Edge, receiver: int, counted: Numbers) -> Numbers:
@@ -424,16 +564,6 @@ def _by_bin(edge: Edge, receiver: int, counted: Numbers) -> Numbers:
     every = max(float(side.rows.sum()), 1.0)
     more = PRIOR_DRAWS * every / EDGE_DRAWS
     return np.asarray((sums + more * float(counted.sum()) / every) / (side.rows + more))
-
-
-def _count_lists(partners: Numbers, lengths: tuple[int, int], drawn: int) -> Numbers:
-    """How many lists there are of so many possible elements, of which `drawn` are in each."""
-    low, high = lengths
-    partners = np.minimum(partners, MOST_PARTNERS)
-    found = np.zeros(len(partners))
-    for length in range(max(low, drawn), min(high, MOST_ELEMENTS) + 1):
-        found += partners ** (length - drawn) / factorial(length - drawn)
-    return found
 
 
 # ---- rows that stay ------------------------------------------------------------------------------
@@ -542,7 +672,7 @@ def _make_role(messages: Messages, variable: int, scale: float) -> Role:
     tables = []
     for edge, place, message in messages.to_variable(variable):
         side = edge.sides[place]
-        mean = float(message @ side.rows) / max(float(side.rows.sum()), 1.0)
+        mean = _mean(edge, place, message)
         scale *= mean
         if side.features and mean > 0:
             shares = round_shares((message / mean).reshape(side.sizes))
