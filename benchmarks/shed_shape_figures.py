@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from benchmarks.pictures import Number, Panel
 from benchmarks.reporting import Claim, table
 from benchmarks.shed_shape_rows import SHAPES
@@ -160,6 +162,44 @@ def work(found: Sequence[Cell]) -> str:
     return table(["shape", "keep", *policies], rows)
 
 
+def by_pairs(found: Sequence[Cell]) -> str:
+    """A line for each cell: matches kept, in percent, by utility of the pairs that it tests, and by
+    the others of as many pairs, between the shares that were measured."""
+    policies = list(dict.fromkeys(name for each in found for name in each.policies))
+    rivals = [name for name in policies if name != UTILITY]
+    rows: list[list[object]] = []
+    for one in sorted(found, key=lambda each: (each.shape, each.keep)):
+        mine = _mean_pairs(one, UTILITY)
+        if mine is None:
+            continue
+        same = [each for each in found if each.shape == one.shape]
+        others = [kept_at(same, rival, mine) for rival in rivals]
+        ahead = one.kept(UTILITY) - max(each for each in others if each is not None)
+        texts = ["" if each is None else f"{100 * each:.1f}" for each in others]
+        kept = f"{100 * one.kept(UTILITY):.1f}"
+        rows.append([one.shape, f"{one.keep:g}", f"{100 * mine:.1f}", kept, *texts, _points(ahead)])
+    head = ["shape", "keep", "pairs, %", UTILITY, *rivals, "ahead of the best"]
+    return table(head, rows)
+
+
+def kept_at(cells_of_shape: Sequence[Cell], policy: str, pairs: float) -> float | None:
+    """The matches that a policy keeps of so many pairs, on lines between its cells."""
+    points = [(0.0, 0.0), (1.0, 1.0)]
+    for each in cells_of_shape:
+        tested = _mean_pairs(each, policy)
+        if tested is not None:
+            points.append((tested, each.kept(policy)))
+    if len(points) == 2:
+        return None
+    at, kept = zip(*sorted(points), strict=True)
+    return float(np.interp(pairs, at, kept))
+
+
+def _mean_pairs(cell: Cell, policy: str) -> float | None:
+    found = [each.pairs for each in cell.of(policy) if each.pairs is not None]
+    return statistics.mean(found) if found else None
+
+
 def _points(share: float) -> str:
     return f"{100 * share:+.1f}"
 
@@ -289,5 +329,5 @@ def report(outcomes: Sequence[Outcome]) -> str:
     found = cells(outcomes)
     made = [margins(found), shares(found), by_policy(outcomes), seconds(outcomes)]
     if any(each.pairs is not None for each in outcomes):
-        made.append(work(found))
+        made += [work(found), by_pairs(found)]
     return "\n\n".join([*made, "\n".join(each.line() for each in claims(outcomes))])

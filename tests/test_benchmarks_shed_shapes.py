@@ -16,17 +16,21 @@ from benchmarks import shed_shape_engine, shed_shape_rows
 from benchmarks.pictures import draw
 from benchmarks.programs import prepare, run
 from benchmarks.shed_shape_figures import (
+    LITERATURE,
     Outcome,
     Setting,
+    by_pairs,
     by_policy,
     cells,
     claims,
+    kept_at,
     margins,
     missed,
     panels,
     report,
     seconds,
     shares,
+    work,
 )
 from benchmarks.shed_shape_rows import BUSES, SHAPES, STOCKS, Shape, Ticks, in_blocks, named
 from benchmarks.shed_shapes import claim_of_subset, read
@@ -139,6 +143,18 @@ def test_the_engine_alone_keeps_what_each_policy_promises() -> None:
     assert kept["utility"] > max(kept["darling"], 0.25)
 
 
+def test_methods_of_the_literature_test_a_share_of_the_pairs() -> None:
+    few = replace(SHAPES["chain of 3"], make=Ticks(rows=12_000).columns)
+    setting = Setting(LITERATURE, keeps=(0.4,), seeds=(0,), with_spark=False)
+    found = {each.policy: each for each in shed_shape_engine.measure(few, setting)}
+    assert found["espice"].stayed == pytest.approx(0.4, rel=0.02)
+    for policy in ("hspice", "pspice", "random-partials"):
+        assert found[policy].stayed is None
+        assert found[policy].pairs == pytest.approx(0.4, rel=0.1)
+        assert 0.2 < found[policy].kept < 0.6
+        assert found[policy].told == pytest.approx(found[policy].kept, abs=0.05)
+
+
 # ---- cells and claims --------------------------------------------------------------------------
 
 UTILITY = Outcome(
@@ -215,6 +231,24 @@ def test_intervals_count_only_for_utility_and_where_they_were_told() -> None:
 def test_seconds_are_medians_beside_the_full_answer() -> None:
     assert "0.40 + 0.20" in seconds(cell_of(0.5, random=0.1))
     assert seconds(cell_of(0.5, random=0.1)).splitlines()[2].split()[3] == "0.5"
+
+
+def test_matches_of_as_many_pairs_lie_between_those_that_were_measured() -> None:
+    outcomes = [
+        replace(each, pairs=0.1 if each.policy == "utility" else each.keep)
+        for keep in (0.2, 0.6)
+        for each in cell_of(0.5, keep=keep, hspice=2 * keep - 0.2)
+    ]
+    found = cells(outcomes)
+    assert kept_at(found, "hspice", 0.2) == pytest.approx(0.2)
+    assert kept_at(found, "hspice", 0.4) == pytest.approx(0.6)
+    assert kept_at(found, "hspice", 0.1) == pytest.approx(0.1)
+    assert kept_at(found, "pspice", 0.1) is None
+    line = by_pairs(found).splitlines()[2]
+    assert [each.strip() for each in line.strip("|").split("|")] == [
+        "NOT", "0.2", "10.0", "50.0", "10.0", "+40.0",
+    ]  # fmt: skip
+    assert "50.0 of 10.0" in work(found)
 
 
 def test_an_invented_match_and_one_found_twice_are_noticed() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spark_cep.pattern import event, no, seq
 from spark_cep.udfs.program import Plan
 from spark_cep.udfs.shedding.partial_matches import PartialStatistics, learn_partials
+from spark_cep.udfs.shedding.partial_shedder import PartialShedder
 from spark_cep.udfs.shedding.shedder import LEAST_ROWS
 from spark_cep.udfs.shedding.utility import SheddingPolicy, StreamSheddingSpec
 from tests.cases import Case, has_two_readings
@@ -46,7 +47,7 @@ def pairs_of(metrics: list[dict[str, Any]]) -> list[int]:
 
 
 @settings(
-    max_examples=100, deadline=None, derandomize=True, database=None,
+    max_examples=60, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(cases(("any",)), st.data())
@@ -81,8 +82,8 @@ def test_no_match_is_invented_and_none_comes_twice(case: Case, data: st.DataObje
 def test_what_was_learnt_leaves_the_share_and_a_part_of_the_matches(
     policy: SheddingPolicy, pattern: Any
 ) -> None:
-    count, each = 3_000, 600
-    assert each > LEAST_ROWS
+    count, each = 2_000, 500
+    assert each >= LEAST_ROWS
     case = Case(pattern.within(30), rows_of(count))
     course = Course(Plan("eager"), tuple(t // each for t in range(count)), count // each)
     full, plain = given_by(case, course, replace(SHED, keep=1.0, policy=policy))
@@ -94,7 +95,7 @@ def test_what_was_learnt_leaves_the_share_and_a_part_of_the_matches(
     # The first trigger is dropped by chance, as nothing is known.
     assert sum(after[1:]) / sum(before[1:]) == pytest.approx(0.4, rel=0.15)
     names = {"hspice": "dropped_pairs"}
-    dropped = [each.get(names.get(policy, "dropped_partials"), 0) for each in stream.metrics[1:4]]
+    dropped = [each.get(names.get(policy, "dropped_partials"), 0) for each in stream.metrics[1:3]]
     assert min(dropped) > 0
     assert all(kept == [rows, 0] for each in stream.metrics for kept in each["shed"].values()
                for rows in kept[:1])  # fmt: skip
@@ -128,9 +129,32 @@ def test_while_there_is_time_nothing_is_dropped() -> None:
         assert not any("dropped_pairs" in each for each in stream.metrics)
 
 
+@pytest.mark.parametrize("policy", ["hspice", "pspice"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        seq(A, B, no(event("x", "kind = 'c'"))),
+        seq(A, no(event("x", "kind = 'c'")), B),
+        seq(A, no(seq(event("x", "kind = 'b'"), event("y", "kind = 'c'"))), B).where("x.x < y.x"),
+    ],
+)
+def test_matches_that_wait_for_a_not_are_dropped_while_they_are_joined(
+    policy: SheddingPolicy, pattern: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(pattern.within(8), rows_of(1_200))
+    course = Course(Plan("eager"), tuple(t // 600 for t in range(1_200)), 2)
+    timed = replace(SHED, latency=3600.0, policy=policy)
+    full, _ = given_by(case, course, timed)
+    monkeypatch.setattr(PartialShedder, "_share", lambda *_: 0.5)
+    found, stream = given_by(case, course, timed)
+    assert 0 < found.total() < full.total()
+    assert not found - full
+    assert max(each.get("waiting_matches", 0) for each in stream.metrics) > 0
+
+
 def test_without_time_nothing_is_followed() -> None:
-    case = Case(CHAIN.within(30), rows_of(8_000))
-    course = Course(Plan("eager"), (0,) * 8_000, 1)
+    case = Case(CHAIN.within(30), rows_of(5_000))
+    course = Course(Plan("eager"), (0,) * 5_000, 1)
     found, stream = given_by(case, course, replace(SHED, latency=1e-6))
     assert not found
     assert stream.metrics[0]["pairs"] == 0
