@@ -163,23 +163,27 @@ def work(found: Sequence[Cell]) -> str:
 
 
 def by_pairs(found: Sequence[Cell]) -> str:
-    """A line for each cell: matches kept, in percent, by utility of the pairs that it tests, and by
-    the others of as many pairs, between the shares that were measured."""
-    policies = list(dict.fromkeys(name for each in found for name in each.policies))
-    rivals = [name for name in policies if name != UTILITY]
+    """A line for each shape: by how many points utility is ahead of the best of the others if they
+    test as many pairs as it does, and which one that is where it is not."""
+    keeps = sorted({each.keep for each in found})
     rows: list[list[object]] = []
-    for one in sorted(found, key=lambda each: (each.shape, each.keep)):
-        mine = _mean_pairs(one, UTILITY)
-        if mine is None:
-            continue
-        same = [each for each in found if each.shape == one.shape]
-        others = [kept_at(same, rival, mine) for rival in rivals]
-        ahead = one.kept(UTILITY) - max(each for each in others if each is not None)
-        texts = ["" if each is None else f"{100 * each:.1f}" for each in others]
-        kept = f"{100 * one.kept(UTILITY):.1f}"
-        rows.append([one.shape, f"{one.keep:g}", f"{100 * mine:.1f}", kept, *texts, _points(ahead)])
-    head = ["shape", "keep", "pairs, %", UTILITY, *rivals, "ahead of the best"]
-    return table(head, rows)
+    for shape in dict.fromkeys(each.shape for each in found):
+        same = {each.keep: each for each in found if each.shape == shape}
+        texts = [_text_by_pairs(same[keep], [*same.values()]) if keep in same else ""
+                 for keep in keeps]  # fmt: skip
+        rows.append([shape, *texts])
+    return table(["shape", *(f"keep {keep:g}" for keep in keeps)], rows)
+
+
+def _text_by_pairs(cell: Cell, same: Sequence[Cell]) -> str:
+    pairs = _mean_pairs(cell, UTILITY)
+    if pairs is None:
+        return ""
+    kept = {each: kept_at(same, each, pairs) for each in cell.policies if each != UTILITY}
+    name, best = max(((n, k) for n, k in kept.items() if k is not None), key=lambda each: each[1])
+    ahead = cell.kept(UTILITY) - best
+    is_behind = -ahead > POINTS and -ahead > PART * best
+    return _points(ahead) + f" **behind** {name}" * is_behind
 
 
 def kept_at(cells_of_shape: Sequence[Cell], policy: str, pairs: float) -> float | None:

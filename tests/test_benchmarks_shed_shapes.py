@@ -245,9 +245,9 @@ def test_matches_of_as_many_pairs_lie_between_those_that_were_measured() -> None
     assert kept_at(found, "hspice", 0.1) == pytest.approx(0.1)
     assert kept_at(found, "pspice", 0.1) is None
     line = by_pairs(found).splitlines()[2]
-    assert [each.strip() for each in line.strip("|").split("|")] == [
-        "NOT", "0.2", "10.0", "50.0", "10.0", "+40.0",
-    ]  # fmt: skip
+    assert [each.strip() for each in line.strip("|").split("|")] == ["NOT", "+40.0", "+40.0"]
+    behind = [replace(each, pairs=0.6) if each.policy == "utility" else each for each in outcomes]
+    assert by_pairs(cells(behind)).count("-50.0 **behind** hspice") == 2
     assert "50.0 of 10.0" in work(found)
 
 
