@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SCRIPT = """
+SCRIPT = '''
 import contextlib, io, json, re
 import spark_cep as cep
 from spark_cep import Shed, event, seq
@@ -43,13 +43,28 @@ out["roomy"] = "shed" in roomy._explain_string(), pairs(roomy) == full
 with contextlib.redirect_stdout(io.StringIO()) as printed:
     cep.explain(matches, mode="analyze")
 out["analyzed"] = printed.getvalue()
+how = Shed(keep=0.5, policy="hspice")
+by_state = df.match_pattern(pattern, shed=how, **options)
+some = pairs(by_state)
+out["by_state"] = 0 < len(some) < len(full) and set(some) <= set(full)
+out["dropped_pairs"] = cep.metrics(by_state)["dropped_pairs"]
+df.createOrReplaceTempView("ticks")
+hinted = cep.sql(spark, """
+    SELECT * FROM ticks MATCH_RECOGNIZE (
+      PARTITION BY k ORDER BY t
+      MEASURES a.t AS first, b.t AS second
+      PATTERN SEQ(a, b) WITHIN 40
+      DEFINE a AS kind = 'A', b AS kind = 'B' AND a.x + 0.5 < b.x
+    ) /*+ shed(keep => 0.5, policy => 'hspice') */
+""")
+out["hinted"] = sorted(map(tuple, hinted.selectExpr("first", "second").collect())) == some
 try:
     df.match_pattern(pattern.strategy("strict"), shed=Shed(keep=0.3), **options)
 except cep.PlanError as problem:
     out["refusal"] = problem.message
 spark.stop()
 print("RESULT " + json.dumps(out))
-"""
+'''
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +87,12 @@ def test_a_part_of_the_answer_stays_and_the_same_one_each_time(found: dict[str, 
     assert found["is_part"]
     assert found["again"]
     assert 0 < int(str(found["found"])) < int(str(found["full"]))
+
+
+def test_partial_matches_are_dropped_by_name_and_by_hint(found: dict[str, object]) -> None:
+    assert found["by_state"]
+    assert int(str(found["dropped_pairs"])) > 0
+    assert found["hinted"]
 
 
 def test_metrics_and_the_plans_name_say_so(found: dict[str, object]) -> None:
