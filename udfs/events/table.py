@@ -125,7 +125,9 @@ class Events:
     def candidate_rows(self, variable: int) -> Positions:
         """Their positions."""
         if variable not in self._candidate_rows:
-            self._candidate_rows[variable] = np.flatnonzero(self.candidates(variable))
+            found = np.flatnonzero(self.candidates(variable))
+            found.flags.writeable = False
+            self._candidate_rows[variable] = found
         return self._candidate_rows[variable]
 
     def below(self, variable: int) -> Positions:
