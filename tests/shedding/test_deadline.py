@@ -26,9 +26,18 @@ from spark_cep.udfs.events.deadline import (
     DeadlinePassed,
 )
 from spark_cep.udfs.events.engine import EventState, advance_events
-from spark_cep.udfs.execution.shedding import StageBound, begin_task, forget_stages, task_deadline
+from spark_cep.udfs.execution.job import TriggerInput, to_blob
+from spark_cep.udfs.execution.shedding import (
+    StageBound,
+    begin_task,
+    forget_stages,
+    shed_rows,
+    task_deadline,
+)
 from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.output import EventOutput, Field
+from spark_cep.udfs.program import Plan
+from spark_cep.udfs.shedding.pace import note_arrival
 from spark_cep.udfs.shedding.shedder import get_shedder
 from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 from tests.cases import Case, has_two_readings
@@ -303,6 +312,23 @@ def test_a_passed_deadline_stays_passed() -> None:
         deadline.check()
     clock.now = 0.0
     assert deadline.has_passed()
+
+
+def test_a_deadline_leaves_time_for_what_comes_after_matching() -> None:
+    row = {"t": 1, "u": 1, "k": 1, "x": 1, "f": 0.5, "kind": "a"}
+    case = Case(seq("a", "b").within(5), [row])
+    stream = Stream(case, Plan("eager"), shed=replace(BOUND, latency=2.0))
+    shedder = get_shedder(stream.job.token, stream.job.shed, stream.job.program)  # type: ignore[arg-type]
+    shedder.clock = SetClock()
+    rows = stream._table
+    seconds = []
+    for tail in (0.0, 0.3, 0.1, 9.0):
+        shedder.observe_tail(tail)
+        blob = to_blob(note_arrival(shedder.clock())(rows))
+        shedding = shed_rows(stream.job, TriggerInput(0, (blob,), -1, number=str(tail)), rows)
+        seconds.append(shedding._stops_at - shedder.clock())
+    # 1.2 s are for matching, an eighth longer; less is believed slowly, and a half always stays.
+    assert seconds == pytest.approx([1.35, 1.05, 1.35 - 0.24, 0.675])
 
 
 # ---- tasks of a batch ------------------------------------------------------------------------

@@ -194,6 +194,17 @@ def test_rows_a_second_are_those_since_the_trigger_before() -> None:
     assert kept == [100, 200, 500]
 
 
+def test_a_full_trigger_without_much_time_is_learnt_from_by_few_rows() -> None:
+    sizes = []
+    for latency in (100.0, 1.0):
+        each = shedder(replace(LATENCY, latency=latency))
+        turn = each.turn(0, "1", TriggerArrival(1000.0, 4 * MANY_ROWS), 4 * MANY_ROWS)
+        each.admit(turn, rows(4 * MANY_ROWS).table)
+        assert each.learnings == 1
+        sizes.append(each._learnt_rows)
+    assert sizes == [4 * MANY_ROWS, 819]
+
+
 def test_learning_again_under_load_needs_the_time_that_it_took_before() -> None:
     learnings = []
     for seconds in (1.0, 9.0):

@@ -34,6 +34,8 @@ OVERTIME_SHARE: Final = 0.5
 # What a bucket that was cut would have taken, at most so many times as long, as far as is learnt
 # from it. What was left is counted in blocks of rows, and a deadline is there next time too.
 MOST_WORK_FACTOR: Final = 3.0
+# Matching has at least this part of the time, however long what comes after it takes.
+LEAST_MATCHING_SHARE: Final = 0.5
 
 
 def overtime(safety: float) -> float:
@@ -51,7 +53,8 @@ def overtime(safety: float) -> float:
 @dataclass
 class TriggerShedding:
     """`rows`: those that the engine gets. `deadline`: when it has to stop. `_began`: when it got
-    them. `_arrived`: when the trigger began, by the clock of the shedder."""
+    them. `_arrived`: when the trigger began, and `_stops_at` the deadline, by the clock of the
+    shedder."""
 
     deadline: Deadline | None
     _shedder: Shedder
@@ -60,6 +63,7 @@ class TriggerShedding:
     _seconds: float
     _began: float
     _arrived: float
+    _stops_at: float
 
     @property
     def rows(self) -> pa.Table:
@@ -80,6 +84,8 @@ class TriggerShedding:
         work_seconds = matching_seconds / max(1 - left, 1 / MOST_WORK_FACTOR)
         done = JoinedRows(joined, state.owed_rows(), defers=state.waiting is None)
         self._shedder.record(self._turn, self._admitted, work_seconds, done)
+        if self.deadline is not None and self.deadline.is_cut:
+            self._shedder.observe_tail(self._shedder.clock() - self._stops_at)
         began = perf_counter()
         self._shedder.learn_if_idle(self._turn, matching_seconds)
         self._seconds += perf_counter() - began
@@ -119,14 +125,24 @@ def shed_rows(job: StreamJob, arrived: TriggerInput, rows: pa.Table) -> TriggerS
     arrival = read_arrival(arrived.blobs)
     now = shedder.clock()
     turn = shedder.turn(arrived.bucket, arrived.number, arrival, rows.num_rows, arrived.horizon)
-    deadline = None
+    deadline, stops_at = None, now
     if turn.budget is not None:
-        deadline = Deadline(now + turn.budget * overtime(job.shed.safety), shedder.clock)
+        whole = turn.budget * overtime(job.shed.safety)
+        # What comes after matching has to end in time too.
+        stops_at = now + max(whole - shedder.tail_seconds, LEAST_MATCHING_SHARE * whole)
+        deadline = Deadline(stops_at, shedder.clock)
     admitted = shedder.admit(turn, rows)
     done = perf_counter()
     came = shedder.trigger_began
     return TriggerShedding(
-        deadline, shedder, turn, admitted, done - began, done, now if came is None else came
+        deadline,
+        shedder,
+        turn,
+        admitted,
+        done - began,
+        done,
+        now if came is None else came,
+        stops_at,
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.sampling import estimate_from_table
@@ -18,10 +17,12 @@ from spark_cep.udfs.program import DroppingRule
 from spark_cep.udfs.shedding.learning import Way, estimate_seconds, variable_masks
 from spark_cep.udfs.shedding.matches import ALL_MATCHES
 from spark_cep.udfs.shedding.partial_matches import PartialStatistics, learn_partials
-from spark_cep.udfs.shedding.shedder import MOST_ROWS, Admission, Shedder, truncate
+from spark_cep.udfs.shedding.shedder import MOST_ROWS, Admission, Shedder
 from spark_cep.udfs.shedding.utility import SheddingStatistics, utilities_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spark_cep.udfs.shedding.shedder import BucketTurn
 
 
@@ -50,8 +51,8 @@ class PartialShedder(Shedder):
             self._since = 0
             return Admission(rows, count, density, counts)
         self._since += 1
-        may_learn = self.known is None or self._has_time_to_learn(turn, 0.0)
-        if may_learn and self._wants_to_learn(rows, under_load=True):
+        most = self._rows_in_time(turn, loaded=True)
+        if self._wants_to_learn(rows, most, under_load=True):
             turn = self._learn_in(turn)
             share = min(share, self._share(turn, count, density))
         rule = self._rule(share)
@@ -83,8 +84,7 @@ class PartialShedder(Shedder):
         slots = max(len(branch.slots) for branch in self.program.branches)
         return DroppingRule("partials", {}, share ** (1 / max(slots - 1, 1)), self.spec.seed)
 
-    def _learn_from_recent(self) -> None:
-        recent = truncate(pa.concat_tables(self._recent))
+    def _learn_from(self, recent: pa.Table) -> None:
         table = drop_null_times(self.program, recent)
         self.learnings += 1
         self._recent = []
