@@ -7,7 +7,7 @@ One bucket's triggers without Spark, on a simulated clock that counts processor 
 (`shed_runs.py`), over the game's rows and generated streams (`shed_streams.py`) and the templates
 of the paper's Table 1 (`shed_queries.py`). Each cell is a task; what is done and what is left is
 told on the way.
-benchmarks/shed_streams.md keeps the figures of a run.
+benchmarks/load_shedding_streams.md keeps the figures of a run.
 """
 
 from __future__ import annotations

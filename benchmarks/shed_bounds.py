@@ -1,14 +1,14 @@
 """Whether a latency bound holds on streams: every template of the darling paper, lengths 3 to 8.
 
     python -m benchmarks.shed_bounds [--quick] [--jobs N] [--policies P ...] [--json FILE]
-                                     [--templates T ...] [--lengths N ...] [--figures FOLDER]
+                                     [--templates T ...] [--lengths N ...] [--part P]
     python -m benchmarks.shed_bounds --spark           some of them in Spark's triggers
 
 Without Spark, one bucket's triggers go through the product's own path (`shed_runs.py`): plan,
 shedder, engine, deadline, state. The time of the worker's part is the one on the wall, the worker's
 clock sees it too, and its processor time is measured beside it. Load comes in the paper's two ways:
 70 % of the rows in four peaks, and all rows so fast that 70 % of the work is too much.
-benchmarks/shed_streams.md keeps the figures of a run.
+benchmarks/load_shedding_streams.md keeps the figures of a run.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Task:
 def cells_of(task: Task) -> list[Cell]:
     query = BOUNDS.query(task.template, task.length)
     work = work_of(replace(query, rows=round(query.rows * task.part)), plan=BOUNDS.plan)
-    calm = CALM_SECONDS if task.part == 1 else 2.0
+    calm = max(CALM_SECONDS * min(task.part, 1.0), 2.0)
     loaded = work.rows - work.warm
     peaks = with_warming(Peaks(seconds=calm).arrivals(loaded), work.warm, calm / 3)
     full = run(work, peaks, "none", timer=time.perf_counter)
@@ -282,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few rows, lengths 3 and 4")
     parser.add_argument("--spark", action="store_true", help="in Spark's own triggers")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--part", type=float, default=1.0, help="of the rows")
     parser.add_argument("--templates", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
     parser.add_argument("--policies", nargs="+", default=["utility"])
@@ -294,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_in_spark(quick=given.quick)
         return
     lengths = given.lengths if not given.quick else given.lengths[:2]
-    part = QUICK_PART if given.quick else 1.0
+    part = QUICK_PART if given.quick else given.part
     todo = tasks(given.templates, lengths, given.policies, part)
     found: dict[int, list[Cell]] = {}
     for number, cells in run_tasks(cells_of, todo, given.jobs):
