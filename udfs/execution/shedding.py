@@ -85,7 +85,9 @@ class TriggerShedding:
         done = JoinedRows(joined, state.owed_rows(), defers=state.waiting is None)
         self._shedder.record(self._turn, self._admitted, work_seconds, done)
         if self.deadline is not None and self.deadline.is_cut:
-            self._shedder.observe_tail(self._shedder.clock() - self._stops_at)
+            # A process that did not run for a while says nothing of the next triggers.
+            most = (1 - LEAST_MATCHING_SHARE) * (self._turn.budget or 0.0)
+            self._shedder.observe_tail(min(self._shedder.clock() - self._stops_at, most))
         began = perf_counter()
         self._shedder.learn_if_idle(self._turn, matching_seconds)
         self._seconds += perf_counter() - began
