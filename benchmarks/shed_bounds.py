@@ -44,6 +44,7 @@ from spark_cep.udfs.shedding.pace import SPARK_SECONDS
 
 Shape = Literal["peaks", "continuous"]
 SHAPES: tuple[Shape, ...] = ("peaks", "continuous")
+TEMPLATES = [name for name, query in QUERIES.items() if query.dataset != "game"]
 # Of all work, in the continuous load.
 OVERLOAD = 70
 # Seconds in which the rows at the base rate come, those to warm up with included.
@@ -274,6 +275,11 @@ def draw_cells(cells: Sequence[Cell], folder: Path) -> None:
     draw("load-shedding-bounds", panels, folder, names=[*templates, "bound"])
 
 
+def read_cells(files: Sequence[Path]) -> list[Cell]:
+    plain = [each for file in files for each in json.loads(file.read_text())]
+    return [Cell(**{**each, "outcome": Outcome(**each["outcome"])}) for each in plain]
+
+
 # ---- the program -------------------------------------------------------------------------------
 
 
@@ -282,8 +288,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few rows, lengths 3 and 4")
     parser.add_argument("--spark", action="store_true", help="in Spark's own triggers")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--read", nargs="+", type=Path, metavar="FILE", help="cells of former runs")
     parser.add_argument("--part", type=float, default=1.0, help="of the rows")
-    parser.add_argument("--templates", nargs="+", choices=QUERIES, default=list(QUERIES))
+    parser.add_argument("--templates", nargs="+", choices=TEMPLATES, default=TEMPLATES)
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
     parser.add_argument("--policies", nargs="+", default=["utility"])
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw there")
@@ -297,15 +304,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lengths = given.lengths if not given.quick else given.lengths[:2]
     part = QUICK_PART if given.quick else given.part
     todo = tasks(given.templates, lengths, given.policies, part)
-    found: dict[int, list[Cell]] = {}
-    for number, cells in run_tasks(cells_of, todo, given.jobs):
-        found[number] = cells
+    found = read_cells(given.read or ())
+    for _, cells in run_tasks(cells_of, [] if given.read else todo, given.jobs):
+        found += cells
         print(details(cells).splitlines()[-1], file=sys.stderr, flush=True)
         if given.json is not None:
-            done = [asdict(each) for number in sorted(found) for each in found[number]]
-            given.json.write_text(json.dumps(done, indent=1))
+            given.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
+    order = list(QUERIES)
+    found.sort(key=lambda each: (order.index(each.template), each.length))
     for policy in given.policies:
-        of = [e for number in sorted(found) for e in found[number] if e.policy == policy]
+        of = [each for each in found if each.policy == policy]
         print(f"\n{policy}\n\n{details(of)}\n\n{summary(of)}\n")
         print("\n".join(claim.line() for claim in claims(of)))
         folder = given.figures or (None if given.quick else FIGURES)

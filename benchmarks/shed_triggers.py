@@ -144,7 +144,7 @@ def _match(rows: DataFrame, query: Query, shed: Shed | None) -> DataFrame:
         rows,
         query.sequence().within(within),
         order_by="ts",
-        measures=["0 AS nothing"],
+        measures={"rows": "1"},
         shed=shed,
     )
 

@@ -103,6 +103,8 @@ def main(names: Sequence[str]) -> None:
         print("\n".join(f'    "{each}": {tuple(of)},' for each, of in found.items()), flush=True)
 
 
+# Q2B from 5 on is shorter than what was found on a part of the rows: when the goalkeeper stands
+# among the defenders all of them are near, and hundreds of millions of pairs pass.
 # ---- what was found ----------------------------------------------------------------------------
 
 _BOUNDS: Windows = {
@@ -111,7 +113,7 @@ _BOUNDS: Windows = {
     "Q3A": (400000.0, 200000.0, 60000.0, 17770.0, 8509.0, 9409.0),
     "Q1B": (40.0,),
     "Q1B*": (0.9898,),
-    "Q2B": (70.89, 45.98, 24.32, 18.64, 16.44, 18.76),
+    "Q2B": (70.89, 45.98, 20.0, 12.0, 9.0, 7.0),
     "Q3B": (1.638, 2.093, 2.275, 2.691, 3.125, 4.101),
     "Q4B": (300.0,),
     "Q1C": (66670.0, 51490.0, 45410.0, 52730.0, 56670.0, 57220.0),
@@ -122,7 +124,7 @@ _FIGURES: Windows = {
     "Q1A": (57390.0, 18030.0, 6646.0, 9822.0, 7766.0, 7841.0),
     "Q1B*": (0.6186,),
     "Q1C": (66670.0, 51490.0, 45410.0, 52730.0, 56670.0, 57220.0),
-    "Q2B": (50.01, 37.51, 30.0, 18.31, 16.44, 18.76),
+    "Q2B": (50.01, 37.51, 20.0, 12.0, 9.0, 7.0),
 }
 
 # The table of bounds runs what a stream runs by default, the figures the paper's left-deep trees.
