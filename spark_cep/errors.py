@@ -28,7 +28,8 @@ __all__ = [
 
 @public
 class PatternWarning(UserWarning):
-    """The answer of a pattern may be another one than was meant, such as without ORDER BY.
+    """A pattern may not do what was meant: without ORDER BY its answer may differ from run to run,
+    or load shedding is expected to cost more time than it saves.
 
     Example:
         >>> import warnings

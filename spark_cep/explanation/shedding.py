@@ -63,11 +63,27 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _dropping_rows(facts)
     yield "dealt", facts["dealt"]
     for kind in facts["kinds"][:_LISTED_UTILITIES]:
-        yield f"{', '.join(kind['variables'])}:", _kept_text(kind)
+        yield f"{', '.join(kind['variables'])}:", _kept_text(kind, is_exact=facts["counted"])
     more = len(facts["kinds"]) - _LISTED_UTILITIES
     if more > 0:
         yield "", f"and {more} other kinds of rows"
     yield from _utility_rows(facts)
+    yield "costs", _cost_text(facts["cost"])
+
+
+def _cost_text(cost: Mapping[str, float]) -> str:
+    spent, saved = format_seconds(cost["spent"]), format_seconds(cost["saved"])
+    more = "" if cost["spent"] <= cost["saved"] else ", which is less"
+    return f"choosing is expected to take {spent}, and to save {saved} of moving and matching{more}"
+
+
+def format_seconds(seconds: float) -> str:
+    """
+    >>> format_seconds(12.345), format_seconds(0.4), format_seconds(0.0004)
+    ('12 s', '0.4 s', 'less than 0.1 s')
+    """
+    least = 0.1
+    return f"less than {least} s" if seconds < least else f"{float(f'{seconds:.2g}'):g} s"
 
 
 def _dropping_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -83,15 +99,19 @@ def _utility_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "never", f"rows that NOT {', NOT '.join(facts['never'])} needs"
 
 
-def _kept_text(kind: Mapping[str, Any]) -> str:
+def _kept_text(kind: Mapping[str, Any], *, is_exact: bool) -> str:
+    kept, rows = (_count_text(kind[name], is_exact=is_exact) for name in ("kept", "rows"))
     if kind["threshold"] >= KEEP_NONE:
-        return f"none of {kind['rows']:,} rows"
+        return f"none of {rows} rows"
     if kind["kept"] >= kind["rows"]:
-        return f"all {kind['rows']:,} rows"
+        return f"all {rows} rows"
     if kind["threshold"] < 0:
-        return f"{kind['kept']:,} of {kind['rows']:,} rows, block by block"
-    level = f"from level {kind['threshold']:,.1f} of {LEVELS:,}"
-    return f"{kind['kept']:,} of {kind['rows']:,} rows, {level}"
+        return f"{kept} of {rows} rows, block by block"
+    return f"{kept} of {rows} rows, from level {kind['threshold']:,.1f} of {LEVELS:,}"
+
+
+def _count_text(count: int, *, is_exact: bool) -> str:
+    return f"{count:,}" if is_exact else f"≈ {float(f'{count:.3g}'):,.0f}"
 
 
 def _table_text(each: Mapping[str, Any], policy: str) -> str:

@@ -42,15 +42,19 @@ SAMPLE_ROWS = 5_000
 
 @dataclass(frozen=True)
 class Sample:
-    """`complete`: the input has no other rows. `estimates` None: no row is a candidate."""
+    """`complete`: the input has no other rows. `estimates` None: no row is a candidate.
+    `is_drawn`: the rows are of anywhere in the input, and not its first ones."""
 
     rows: int
     complete: bool
     estimates: Estimates | None
+    is_drawn: bool = False
 
     def source(self) -> str:
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
-        return f"the input's {rows}" if self.complete else f"the input's first {rows}"
+        if self.complete:
+            return f"the input's {rows}"
+        return f"{rows} of a sample" if self.is_drawn else f"the input's first {rows}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def summarize_sample(program: Program, table: pa.Table, *, complete: bool) -> Sa
     with np.errstate(all="ignore"):
         estimates = estimate_from_table(program, whole)
     if not complete:
-        estimates = _scale_to_million(estimates, table.num_rows)
+        estimates = scale_to_million(estimates, table.num_rows)
     return Sample(table.num_rows, complete, estimates)
 
 
@@ -116,7 +120,7 @@ def with_all_columns(program: Program, table: pa.Table) -> pa.Table:
     return pa.table(dict(zip(program.columns, columns, strict=True)))
 
 
-def _scale_to_million(estimates: Estimates | None, rows: int) -> Estimates | None:
+def scale_to_million(estimates: Estimates | None, rows: float) -> Estimates | None:
     """Estimates for a million rows."""
     if estimates is None:
         return None

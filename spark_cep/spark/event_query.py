@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from spark_cep.errors import warn_user
 from spark_cep.events.answer import (
     AnswerMeasure,
     AnswerMeasures,
@@ -22,6 +23,7 @@ from spark_cep.events.answer import (
 )
 from spark_cep.events.compile import compile_event_query
 from spark_cep.events.measures import compile_measures, compile_remote_measures
+from spark_cep.explanation.shedding import format_seconds
 from spark_cep.expressions.remote_calls import mentions_remote
 from spark_cep.planner.choice import PlanChoice, PlanFacts, choose_plan
 from spark_cep.planner.layout import (
@@ -85,10 +87,12 @@ from spark_cep.spark.sample import SampleRequest, take_sample
 from spark_cep.spark.shedding import (
     SheddingPlan,
     StreamSheddingPlan,
-    drop_shed_rows,
+    filter_kept,
+    mark_shed_rows,
     measure_recall,
     plan_shedding,
     plan_stream_shedding,
+    sample_kept_rows,
     shed_counts,
 )
 from spark_cep.spark.shedding_report import (
@@ -266,13 +270,24 @@ class EventQuery:
         return self.sheds or (self._partials is not None and self._partials.rule is not None)
 
     def rows(self, observers: RowObservers = NO_OBSERVERS) -> PreparedRows:
-        rows = self._masked
-        if observers.lookups is not None:
-            rows = self._add_mask(self._source_rows, MetricsSink(observers.lookups))
-        rows = filter_candidates(rows, self.compiled, is_streaming=self.source.is_streaming)
-        if self._shedding is not None:
-            rows = drop_shed_rows(rows, self._shedding, self._shed_observer(observers))
+        if observers.lookups is None:
+            rows = self._marked
+        else:
+            rows = self._mark(self._add_mask(self._source_rows, MetricsSink(observers.lookups)))
+        if self.sheds:
+            counted = self._shed_observer(observers)
+            rows = filter_kept(rows if counted is None else counted(rows))
         return select_shipped(rows, self.query.shipment)
+
+    @cached_property
+    def _marked(self) -> DataFrame:
+        return self._mark(self._masked)
+
+    def _mark(self, masked: DataFrame) -> DataFrame:
+        """The rows that can matter, marked if some are dropped."""
+        is_streaming = self.source.is_streaming
+        rows = filter_candidates(masked, self.compiled, is_streaming=is_streaming)
+        return rows if self._shedding is None else mark_shed_rows(rows, self._shedding)
 
     def _shed_observer(self, observers: RowObservers) -> Callable[[DataFrame], DataFrame] | None:
         shed = observers.shed
@@ -321,7 +336,15 @@ class EventQuery:
             return None
         if shed.history is not None:
             check_history(self.source.df, shed.history)
-        return plan_shedding(self.source, self._masked, self.query, self._unplanned, shed)
+        found = plan_shedding(self.source, self._masked, self.query, self._unplanned, shed)
+        if found.kinds and not found.cost.pays:
+            spent, saved = (format_seconds(each) for each in (found.cost.spent, found.cost.saved))
+            warn_user(
+                f"shedding is expected to cost more than it saves: choosing among "
+                f"{found.looked.size} rows takes {spent}, and saves {saved} of moving and "
+                "matching them"
+            )
+        return found
 
     @cached_property
     def _stream_shedding(self) -> StreamSheddingPlan | None:
@@ -406,6 +429,8 @@ class EventQuery:
         if not is_sampling_on(self.source.setting(SAMPLE_CONF)):
             return NoSample(f"no sample, for {SAMPLE_CONF} is off")
         seconds = sample_seconds(self.source.setting(SECONDS_CONF))
+        if self._shedding is not None:
+            return sample_kept_rows(self._shedding.looked, self._shedding.kinds)
         shipment = self.with_payload.shipment
         shipped = shipment.shipped
         places = needed_columns(self._unplanned)
@@ -414,7 +439,7 @@ class EventQuery:
             self._unplanned,
             lambda df: select_places(self._sampled_rows(df), shipment, places),
             reads=[*reads, *(text for texts in compiled.masks for text in texts)],
-            by_itself=self._shedding is not None or self._looks_up,
+            by_itself=self._looks_up,
             key=self._sample_key(reads),
         )
         return take_sample(self.source.df, request, seconds)
@@ -425,19 +450,16 @@ class EventQuery:
 
     def _sampled_rows(self, df: DataFrame) -> DataFrame:
         """The rows of the input, or of its first rows, that a sample is made of."""
-        rows = self._add_mask(df)
-        if self._shedding is not None:
-            rows = drop_shed_rows(filter_candidates(rows, self.compiled), self._shedding)
-        return rows
+        return self._add_mask(df)
 
     def _sample_key(self, shipped: Sequence[RowExpression]) -> str | None:
         """What a sample is made of; None where two queries cannot be compared: a Column and a
-        remote source say nothing of themselves, and shedding leaves other rows each time."""
+        remote source say nothing of themselves."""
         compiled = self.compiled
         texts = [*shipped, *(text for texts in compiled.masks for text in texts)]
         if not all(isinstance(each, str) for each in texts):
             return None
-        if self._looks_up or self.request.options.shed is not None:
+        if self._looks_up:
             return None
         said = (shipped, compiled.masks, compiled.window, compiled.conditions, compiled.branches)
         return repr(said)

@@ -20,9 +20,9 @@ from spark_cep.spark import prepare
 from spark_cep.spark.shedding import (
     ROW_OVERHEAD_SECONDS,
     choose_share,
-    plain_key_types,
     sample_with_size,
 )
+from spark_cep.spark.shedding_sample import plain_key_types
 from spark_cep.spark.source import count_cores, shuffle_partitions
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError

@@ -16,31 +16,28 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_cep.errors import PlanError
 from spark_cep.expressions.types import name_of
-from spark_cep.planner.layout import WINDOWS_PER_SLICE, Slicing, choose_slicing, time_coordinate
-from spark_cep.planner.statistics import needed_columns, with_all_columns
+from spark_cep.planner.layout import time_coordinate
+from spark_cep.planner.statistics import Sample, scale_to_million
 from spark_cep.spark import prepare
 from spark_cep.spark.prepare import MASK, shipped_column
+from spark_cep.spark.row_hashes import BLOCK, BlockHash, block_hash, hashable_columns, tie_breaker
 from spark_cep.spark.selection import quote_column
+from spark_cep.spark.shedding_sample import draw_rows, meets_quota, plain_key_types
 from spark_cep.spark.source import count_cores, shuffle_partitions
-from spark_cep.spark.typing import type_of
 from spark_cep.spark.versions import collect_arrow
 from spark_cep.udfs.costs import TYPICAL_COSTS, measure_costs
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.sampling import estimate_from_table
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.program import Limits, Plan
-from spark_cep.udfs.shedding.blocks import (
-    STRETCHES,
-    choose_stretch,
-    cut_blocks,
-    has_most_keys,
-)
+from spark_cep.udfs.shedding.blocks import cut_blocks
 from spark_cep.udfs.shedding.learning import (
     RowSample,
     SheddingModel,
@@ -67,26 +64,24 @@ from spark_cep.udfs.shedding.utility import LEVELS, StreamSheddingSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
     from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import Shipment
     from spark_cep.shed import Shed
+    from spark_cep.spark.shedding_sample import DrawnRows
     from spark_cep.spark.source import SourceFrame
-    from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.program import Program, Variable
     from spark_cep.udfs.shedding.learning import Choice
     from spark_cep.udfs.shedding.matches import Recall
     from spark_cep.udfs.shedding.passing import Feature, PassTable
     from spark_cep.udfs.shedding.utility import Utilities
 
+    Numbers = npt.NDArray[np.float64]
+
 
 SCORE = "__cep_score"
 DROPPED = "__cep_dropped"
 TIE_BREAKER = "__cep_dice"
-BLOCK = "__cep_block"
-_BLOCK_OF = "__cep_block_{}"
-_TIME, _STRETCH = "__cep_time", "__cep_stretch"
 _READ_COLUMN = "__cep_r{}"
 _FEATURE_COLUMN = "__cep_f{}"
 _BIN_COLUMN = "__cep_b{}"
@@ -103,22 +98,6 @@ class RowScoring:
     seed: int
     blocks: float = 1.0
     block: BlockHash | None = None
-
-
-@dataclass(frozen=True)
-class BlockHash:
-    """The block of a row: its event time, the `stretch` of that as SQL, and its keys."""
-
-    time: Column
-    stretch: str
-    keys: tuple[Column, ...]
-    seed: int
-
-    def add(self, rows: DataFrame) -> DataFrame:
-        """The rows with the column BLOCK, a number in [0, 1)."""
-        timed = rows.select("*", self.time.alias(_TIME))
-        hashed = F.xxhash64(F.lit("block"), F.lit(self.seed), F.expr(self.stretch), *self.keys)
-        return timed.select("*", _as_share(hashed).alias(BLOCK)).drop(_TIME)
 
 
 def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
@@ -171,32 +150,6 @@ def mark_dropped(rows: DataFrame, kinds: Sequence[RowKind]) -> DataFrame:
 def filter_kept(marked: DataFrame) -> DataFrame:
     """The rows that stay."""
     return marked.filter(~F.col(DROPPED)).drop(DROPPED)
-
-
-def tie_breaker(columns: Sequence[str], seed: int) -> Column:
-    """A number in [0, 1) that depends only on the values of the row."""
-    return _as_share(F.xxhash64(F.lit(seed), *[F.col(quote_column(name)) for name in columns]))
-
-
-def _as_share(hashed: Column) -> Column:
-    """A hash as a number in [0, 1)."""
-    return F.shiftrightunsigned(hashed, 11).cast("double") * F.lit(2.0**-53)
-
-
-def hashable_columns(schema: T.StructType) -> tuple[str, ...]:
-    """The columns whose values Spark can hash: all but maps and variants."""
-    return tuple(field.name for field in schema if _is_hashable(field.dataType))
-
-
-def _is_hashable(type_: T.DataType) -> bool:
-    if isinstance(type_, T.StructType):
-        return all(_is_hashable(field.dataType) for field in type_)
-    if isinstance(type_, T.ArrayType):
-        return _is_hashable(type_.elementType)
-    return not isinstance(type_, T.MapType) and type_.typeName() not in _UNHASHABLE
-
-
-_UNHASHABLE = {"variant", "interval", "geometry", "geography", "udt"}
 
 
 # ---- utility in SQL ----------------------------------------------------------------------------
@@ -305,6 +258,12 @@ def _literal(value: Any) -> str:
 # The cost of a row besides matching: reading, the shuffle, Arrow, sorting. Measured with the stock
 # workload and an engine that does nothing, on one core.
 ROW_OVERHEAD_SECONDS = 0.8e-6
+# What shedding a batch takes in any case (planning, starting jobs, learning), and for each row that
+# may be shed, on one core: to draw rows, to drop others in the action, and to count the scores.
+CHOOSING_SECONDS = 0.4
+DRAWING_ROW_SECONDS = 0.3e-6
+DROPPING_ROW_SECONDS = 0.3e-6
+COUNTING_ROW_SECONDS = 0.5e-6
 # Bisection steps for the share that fits into a latency: to a thousandth.
 _HALVINGS = 10
 # The limits of counting the matches of a sample.
@@ -315,7 +274,7 @@ _MOST_SECONDS = 10.0
 @dataclass(frozen=True)
 class SheddingAnalysis:
     """What the sample and the counts of scores showed, and what was chosen. `blocks_below`: the
-    hash below which blocks are preferred. `size`: of the input, where scores were not counted."""
+    hash below which blocks are preferred. `size`: how many rows may be shed."""
 
     program: Program
     shed: Shed
@@ -324,7 +283,7 @@ class SheddingAnalysis:
     choice: Choice
     counts: Mapping[int, ScoreCounts]
     blocks_below: float = 1.0
-    size: int = 0
+    size: CandidateCount | None = None
 
     @property
     def sample(self) -> pa.Table:
@@ -333,7 +292,9 @@ class SheddingAnalysis:
     @property
     def rows(self) -> int:
         """The number of rows that may be shed."""
-        return sum(one.rows for one in self.counts.values()) or self.size
+        if self.size is not None:
+            return self.size.rows
+        return sum(one.rows for one in self.counts.values())
 
     def kinds(self, share: float) -> tuple[RowKind, ...]:
         """The kinds with their thresholds if this share of the rows stays."""
@@ -346,11 +307,13 @@ class SheddingAnalysis:
         return kinds_of(self.counts, share_quota(share * self.rows, rows, weights))
 
     def stays(self, kinds: Sequence[RowKind]) -> npt.NDArray[np.bool_]:
-        """Flags of the rows of the sample that stay. Of those at the threshold the number is right,
-        but they need not be the same rows."""
+        """Flags of the rows of the sample that stay. Without their tie-breakers, of those at the
+        threshold the number is right, but they need not be the same rows."""
         utilities = self.choice.utilities
-        mask = column_to_numpy(self.sample.column(self.program.mask)).astype(np.int64)
-        own = np.random.default_rng(self.shed.seed % (1 << 64)).random(len(mask))
+        mask = _mask_of(self.program, self.sample)
+        own = self.sampled.own
+        if own is None:
+            own = np.random.default_rng(self.shed.seed % (1 << 64)).random(len(mask))
         levels = utilities.levels(mask, self.sample)
         if self.sampled.blocks is not None and self.choice.blocks < 1:
             levels = levels_in_blocks(levels, self.sampled.blocks, self.blocks_below)
@@ -360,10 +323,19 @@ class SheddingAnalysis:
 
 @dataclass(frozen=True)
 class CandidateCount:
-    """How many rows may be shed, and, if that was asked, the seconds that they span."""
+    """How many rows may be shed, and, if that was asked, the seconds that they span. `is_exact`:
+    they were counted, not estimated."""
 
     rows: int
     span: float | None = None
+    is_exact: bool = True
+
+    def __str__(self) -> str:
+        """
+        >>> str(CandidateCount(10_234)), str(CandidateCount(1_998_412, is_exact=False))
+        ('10,234', 'about 2,000,000')
+        """
+        return f"{self.rows:,}" if self.is_exact else f"about {float(f'{self.rows:.3g}'):,.0f}"
 
 
 def choose_share(
@@ -372,16 +344,16 @@ def choose_share(
     """The share of the rows that stays, and why. `seconds`: the expected time at a share."""
     rows = size.rows
     if shed.keep is not None:
-        return shed.keep, f"{100 * shed.keep:g}% of {rows:,} rows that may be shed"
+        return shed.keep, f"{100 * shed.keep:g}% of {size} rows that may be shed"
     if shed.rows_per_second is not None:
         assert size.span is not None
         allowed = shed.rows_per_second * max(size.span, 1.0)
         share = min(1.0, allowed / rows) if rows else 1.0
-        return share, f"{rows:,} rows in {size.span:,.0f} seconds of event time"
+        return share, f"{size} rows in {size.span:,.0f} seconds of event time"
     bound = shed.latency_seconds()
     assert bound is not None
     expected = seconds(1.0) if rows else 0.0
-    reason = f"matching {rows:,} rows is expected to take {expected:.2g} seconds"
+    reason = f"matching {size} rows is expected to take {expected:.2g} seconds"
     budget = bound * shed.safety
     if expected <= budget:
         return 1.0, reason
@@ -408,9 +380,31 @@ def expected_seconds(
     return seconds
 
 
+@dataclass(frozen=True)
+class SheddingCost:
+    """The seconds that shedding is expected to take, and those of moving and matching rows that it
+    is expected to save."""
+
+    spent: float
+    saved: float
+
+    @property
+    def pays(self) -> bool:
+        return self.spent <= self.saved
+
+
+def expected_cost(
+    seconds: Callable[[float], float], share: float, size: CandidateCount, cores: int, jobs: int
+) -> SheddingCost:
+    """`seconds`: the expected time of the query at a share. `jobs`: how often rows were read."""
+    of_row = DRAWING_ROW_SECONDS + DROPPING_ROW_SECONDS + COUNTING_ROW_SECONDS * (jobs > 1)
+    spent = CHOOSING_SECONDS + size.rows * of_row / cores
+    return SheddingCost(spent, max(seconds(1.0) - seconds(share), 0.0))
+
+
 def _times(program: Program, sampled: RowSample, rows: int) -> float:
     """How many times the rows of the sample there are."""
-    mask = column_to_numpy(sampled.table.column(program.mask)).astype(np.int64)
+    mask = _mask_of(program, sampled.table)
     _, needed = variable_masks(program)
     may_go = np.count_nonzero((mask != 0) & (mask & needed == 0))
     return rows / max(may_go * sampled.row_weight, 1.0)
@@ -441,19 +435,28 @@ def measure_recall(analysis: SheddingAnalysis, kinds: Sequence[RowKind]) -> tupl
     return found, kept
 
 
+def sample_kept_rows(analysis: SheddingAnalysis, kinds: Sequence[RowKind]) -> Sample:
+    """The rows of the sample that stay, for the choice of a plan: no row is read for it."""
+    program, sampled = analysis.program, analysis.sampled
+    kept = sampled.table.filter(pa.array(analysis.stays(kinds)))
+    # Arithmetic errors in a sample affect only the speed of the query.
+    with np.errstate(all="ignore"):
+        estimates = sampled.estimates(estimate_from_table(program, kept))
+    if _times(program, sampled, analysis.rows) <= 1 and sampled.row_weight <= 1:
+        return Sample(kept.num_rows, True, estimates)
+    rows = max(kept.num_rows * sampled.row_weight, 1.0)
+    return Sample(kept.num_rows, False, scale_to_million(estimates, rows), is_drawn=True)
+
+
 # ---- shedding of a batch -------------------------------------------------------------------------
 #
-# masked rows -> a sample of whole windows of some keys, chosen by hash -> utilities, loads
-#                 -> scores of all rows, counted by kind -> thresholds -> a filter in Spark
+# masked rows -> a sample of whole windows of some keys -> utilities, loads
+#             -> rows drawn at random -> their scores -> thresholds -> a filter in Spark
+#             -> where these are too few: scores of all rows, counted by kind -> thresholds
 #
-# Sampling and counting are jobs, which run when the query is built, before any action: a quota of
-# rows cannot be met without counting them. Neither depends on how rows are partitioned or ordered,
-# so the same input always sheds the same rows. They read the columns that conditions need, no
-# payload.
-
-
-# Enough for draws in the bins of rare values; takes half a second in Spark and Python.
-SAMPLE_ROWS = 50_000
+# Drawing is a job, which runs when the query is built, before any action, and counting a second
+# one. Neither depends on how rows are partitioned or ordered, so the same input always sheds the
+# same rows.
 
 
 @dataclass(frozen=True)
@@ -468,6 +471,7 @@ class SheddingPlan:
     recall: Recall
     reason: str
     looked: SheddingAnalysis
+    cost: SheddingCost
 
 
 def plan_shedding(
@@ -478,46 +482,43 @@ def plan_shedding(
     shed: Shed,
 ) -> SheddingPlan:
     """`masked`: all rows with their candidate mask. `program`: still without a plan."""
-    ends = [] if shed.rows_per_second is None else _time_bounds(shipping)
     rows = prepare.filter_candidates(masked, shipping.compiled)
+    _check_time_unit(shipping, shed)
+    sampled, every = draw_rows(source, rows, shipping, program, shed)
+    learnt = _learn(program, sampled, shed)
+    drawn = _sheddable(program, every)
+    size = _count_candidates(drawn, (every, sampled), program, shed)
+    cores = count_cores(source.df.sparkSession)
+    seconds = expected_seconds(program, learnt, sampled, size, cores)
+    share, reason = choose_share(shed, size, seconds)
+    choice = learnt.choose(share, _times(program, sampled, size.rows))
+    block = block_hash(shipping, shed.seed, sampled.stretch)
+    hashes = drawn.blocks[sampled.stretch]
+    below = cut_blocks(hashes, choice.blocks)
     columns = hashable_columns(source.df.schema)
-    learnt, sampled = learn_from_rows(source, rows, shipping, program, shed)
-    size, share, reason = CandidateCount(0), shed.keep, ""
-    if share is None:
-        size = _count_rows(_may_be_shed(rows, program), ends)
-        cores = count_cores(source.df.sparkSession)
-        seconds = expected_seconds(program, learnt, sampled, size, cores)
-        share, reason = choose_share(shed, size, seconds)
-    choice = learnt.choose(share)
-    block = _block_hash(shipping, shed.seed, sampled.stretch)
-    below = choice.blocks if sampled.blocks is None else cut_blocks(sampled.blocks, choice.blocks)
     how = RowScoring(shipping.shipment, choice.utilities, columns, shed.seed, below, block)
-    counts = (
-        {}
-        if share >= 1 and shed.keep is None
-        else _count_scores(score_rows(_may_be_shed(rows, program), how))
-    )
-    analysis = SheddingAnalysis(program, shed, learnt, sampled, choice, counts, below, size.rows)
-    if shed.keep is not None:
-        _, reason = choose_share(shed, CandidateCount(analysis.rows), lambda share: 0.0)
+    counts: Mapping[int, ScoreCounts] = {}
+    jobs = 1
+    if share < 1 or shed.keep is not None:
+        if meets_quota(drawn, share):
+            counts = count_drawn_scores(drawn, program, choice, (hashes, below))
+        else:
+            counts, jobs = _count_scores(score_rows(_may_be_shed(rows, program), how)), 2
+            size = replace(size, rows=sum(one.rows for one in counts.values()), is_exact=True)
+            reason = choose_share(shed, size, seconds)[1] if shed.keep is not None else reason
+    analysis = SheddingAnalysis(program, shed, learnt, sampled, choice, counts, below, size)
+    cost = expected_cost(seconds, share, size, cores, jobs)
     if share >= 1:
-        return SheddingPlan(shed, how, (), 1.0, ALL_MATCHES, reason, analysis)
-    kinds = analysis.kinds(share)
-    recall = learnt.choose(share, _times(program, sampled, analysis.rows)).recall
-    recall = recall if analysis.rows else ALL_MATCHES
-    return SheddingPlan(shed, how, kinds, share, recall, reason, analysis)
+        return SheddingPlan(shed, how, (), 1.0, ALL_MATCHES, reason, analysis, cost)
+    recall = choice.recall if size.rows else ALL_MATCHES
+    return SheddingPlan(shed, how, analysis.kinds(share), share, recall, reason, analysis, cost)
 
 
-def drop_shed_rows(
-    masked: DataFrame,
-    shedding: SheddingPlan,
-    counted: Callable[[DataFrame], DataFrame] | None = None,
-) -> DataFrame:
-    """The masked rows that stay. `counted` may observe all of them before."""
+def mark_shed_rows(masked: DataFrame, shedding: SheddingPlan) -> DataFrame:
+    """The masked rows, with the column DROPPED if some are dropped."""
     if not shedding.kinds:
         return masked
-    rows = mark_dropped(score_rows(masked, shedding.how), shedding.kinds)
-    return filter_kept(rows if counted is None else counted(rows))
+    return mark_dropped(score_rows(masked, shedding.how), shedding.kinds)
 
 
 def shed_counts(variables: Sequence[Variable]) -> Column:
@@ -533,93 +534,39 @@ def shed_counts(variables: Sequence[Variable]) -> Column:
     return F.to_json(F.create_map(F.lit("shed"), F.create_map(*found)))
 
 
-def learn_from_rows(
-    source: SourceFrame, rows: DataFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
-) -> tuple[SheddingModel, RowSample]:
-    """What a sample of candidate rows shows, and the sample. Loads are those of a typical machine:
-    measured ones would divide the quota among the kinds differently in each run."""
-    sampled = _draw_sample(rows, source, shipping, program, shed)
-    return learn_model(program, sampled, shed.policy, TYPICAL_COSTS, shed.keep), sampled
-
-
-# ---- sample and counts ---------------------------------------------------------------------
-
-
-def _draw_sample(
-    rows: DataFrame, source: SourceFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
-) -> RowSample:
-    """The rows of whole stretches of time of some keys, so that rows of one match are there
-    together. A hash chooses the stretches, and the rows of a stretch longer than the sample."""
-    stretched = _add_stretch(rows, shipping, shed)
-    own = tie_breaker(hashable_columns(source.df.schema), shed.seed)
-    chosen = stretched.orderBy(_STRETCH, own).limit(SAMPLE_ROWS)
-    for windows in STRETCHES:
-        block = _block_hash(shipping, shed.seed, windows)
-        chosen = block.add(chosen).withColumnRenamed(BLOCK, _BLOCK_OF.format(windows))
-    beside = [_STRETCH, *(_BLOCK_OF.format(windows) for windows in STRETCHES)]
-    found = collect_arrow(
-        prepare.select_places(chosen, shipping.shipment, needed_columns(program), beside)
-    )
-    stretch = found.column(_STRETCH).to_numpy()
-    # Stretches come by their hash, so the last one tells which part of all of them these are.
-    part = 1.0
-    if len(stretch) == SAMPLE_ROWS:
-        part = max((int(stretch[-1]) + 2**63) / 2**64, 2.0**-53)
-    hashes = {n: found.column(_BLOCK_OF.format(n)).to_numpy() for n in STRETCHES}
-    length = choose_stretch(lambda windows: len(np.unique(hashes[windows])) / part)
-    blocks = hashes[length]
-    found, row_weight = with_all_columns(program, found), 1.0
-    if found.num_rows == SAMPLE_ROWS:
-        # The last stretch may be cut off. If the others are enough, it is left out.
-        whole = int(np.searchsorted(stretch, stretch[-1]))
-        if whole >= SAMPLE_ROWS // 2:
-            found, blocks = found.slice(0, whole), blocks[:whole]
-        else:
-            last = stretched.filter(F.col(_STRETCH) == int(stretch[-1])).count()
-            row_weight = (whole + last) / SAMPLE_ROWS
-    keys = plain_key_types(shipping, rows)
-    if part < 1 and not has_most_keys(program, found, stretch[: found.num_rows]):
-        keys = ()
-    return RowSample(found, row_weight, blocks, keys, length)
-
-
 def sample_with_size(
     source: SourceFrame, rows: DataFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
 ) -> tuple[RowSample, CandidateCount]:
-    """A sample of candidate rows, and how many rows there are, unless a share was asked for."""
-    ends = [] if shed.rows_per_second is None else _time_bounds(shipping)
-    sampled = _draw_sample(rows, source, shipping, program, shed)
-    size = CandidateCount(0)
-    if shed.keep is None:
-        size = _count_rows(_may_be_shed(rows, program), ends)
-    return sampled, size
+    """A sample of candidate rows, and how many may be shed."""
+    _check_time_unit(shipping, shed)
+    sampled, every = draw_rows(source, rows, shipping, program, shed)
+    return sampled, _count_candidates(_sheddable(program, every), (every, sampled), program, shed)
 
 
-def _add_stretch(rows: DataFrame, shipping: CompiledEventQuery, shed: Shed) -> DataFrame:
-    """The rows with an event time, and the hash of their key and stretch."""
-    order = shipping.compiled.orders[0]
-    slicing, time, keys = _slicing(shipping)
-    timed = rows.select("*", time.alias(_TIME))
-    timed = timed.filter(~prepare.has_no_time(F.col(_TIME), order.type))
-    stretch = F.xxhash64(F.lit(shed.seed), F.expr(slicing.home(_TIME)), *keys)
-    return timed.select("*", stretch.alias(_STRETCH)).drop(_TIME)
+def _sheddable(program: Program, drawn: DrawnRows) -> DrawnRows:
+    """The rows that may be shed."""
+    _, needed = variable_masks(program)
+    mask = _mask_of(program, drawn.table)
+    return drawn.take((mask != 0) & (mask & needed == 0))
 
 
-def _block_hash(shipping: CompiledEventQuery, seed: int, windows: int) -> BlockHash:
-    """The hash of blocks that are so many windows long."""
-    slicing, time, keys = _slicing(shipping)
-    longer = replace(slicing, window=slicing.window * windows / WINDOWS_PER_SLICE)
-    return BlockHash(time, longer.home(_TIME), tuple(keys), seed)
+def _count_candidates(
+    drawn: DrawnRows, every: tuple[DrawnRows, RowSample], program: Program, shed: Shed
+) -> CandidateCount:
+    """How many rows `drawn` stands for. `every`: all rows that were read."""
+    found = CandidateCount(round(len(drawn.own) * drawn.weight), is_exact=drawn.weight <= 1)
+    if shed.rows_per_second is None:
+        return found
+    return replace(found, span=_seconds_of(program, [each.table for each in every]))
 
 
-def _slicing(shipping: CompiledEventQuery) -> tuple[Slicing, Column, list[Column]]:
-    """How event time is cut, the event time, and the keys."""
-    compiled, shipped = shipping.compiled, shipping.shipment.shipped
-    rules = compiled.strategy, compiled.consumption
-    cut = choose_slicing(compiled.branches, compiled.window, compiled.orders[0].type, rules)
-    assert cut is not None
-    time = prepare.shipped_column(shipped[shipping.orders[0].column])
-    return cut, time, [prepare.shipped_column(shipped[column]) for column in shipping.key_columns]
+def _learn(program: Program, sampled: RowSample, shed: Shed) -> SheddingModel:
+    """Loads are those of a typical machine: measured ones would divide the quota among the kinds
+    differently in each run."""
+    return learn_model(program, sampled, shed.policy, TYPICAL_COSTS, shed.keep)
+
+
+# ---- counts --------------------------------------------------------------------------------------
 
 
 def _may_be_shed(rows: DataFrame, program: Program) -> DataFrame:
@@ -627,17 +574,6 @@ def _may_be_shed(rows: DataFrame, program: Program) -> DataFrame:
     and once more behind it, in one method that is too long to compile."""
     _, needed = variable_masks(program)
     return rows.filter(f"{MASK} <> 0 AND {MASK} & {needed} = 0")
-
-
-def _count_rows(rows: DataFrame, ends: Sequence[Column]) -> CandidateCount:
-    """How many rows there are, and, if `ends` has the bounds of the event time, the seconds that
-    they span."""
-    found = collect_arrow(rows.agg(F.count("*").alias("rows"), *ends))
-    count = int(found.column("rows")[0].as_py())
-    if not ends:
-        return CandidateCount(count)
-    first, last = found.column("first")[0].as_py(), found.column("last")[0].as_py()
-    return CandidateCount(count, 0.0 if first is None else (last - first) / 1e6)
 
 
 def _count_scores(rows: DataFrame) -> dict[int, ScoreCounts]:
@@ -654,25 +590,44 @@ def _count_scores(rows: DataFrame) -> dict[int, ScoreCounts]:
     }
 
 
-def _time_bounds(shipping: CompiledEventQuery) -> list[Column]:
+def count_drawn_scores(
+    drawn: DrawnRows, program: Program, choice: Choice, blocks: tuple[Numbers, float]
+) -> dict[int, ScoreCounts]:
+    """The same of rows drawn at random. `blocks`: the hash of each row's block, and the one below
+    which blocks are preferred."""
+    mask = _mask_of(program, drawn.table)
+    levels = choice.utilities.levels(mask, drawn.table)
+    if choice.blocks < 1:
+        levels = levels_in_blocks(levels, *blocks)
+    places = np.floor((levels + drawn.own) * LEVEL_PARTS).astype(np.int64)
+    found = {}
+    for mask_of_kind in np.unique(mask):
+        here, counts = np.unique(places[mask == mask_of_kind], return_counts=True)
+        found[int(mask_of_kind)] = ScoreCounts(here, counts * drawn.weight)
+    return found
+
+
+def _mask_of(program: Program, table: pa.Table) -> npt.NDArray[np.int64]:
+    return np.asarray(column_to_numpy(table.column(program.mask)).astype(np.int64))
+
+
+def _check_time_unit(shipping: CompiledEventQuery, shed: Shed) -> None:
     order = shipping.compiled.orders[0]
-    if order.type.kind not in {"timestamp", "timestamp_ntz"}:
+    if shed.rows_per_second is not None and order.type.kind not in {"timestamp", "timestamp_ntz"}:
         raise PlanError(
             "shed= with rows_per_second needs an event time in seconds, and the first order "
             f"column is {name_of(order.type)}",
             hint="order by a timestamp, or give a share: cep.Shed(keep=0.3)",
         )
-    text = order.expression if isinstance(order.expression, str) else None
-    time = F.expr(time_coordinate(order.type, text)) if text else F.unix_micros(order.expression)
-    return [F.min(time).alias("first"), F.max(time).alias("last")]
 
 
-def plain_key_types(shipping: CompiledEventQuery, rows: DataFrame) -> tuple[Type, ...]:
-    """The types of the keys, if they are shipped as plain values; else empty."""
-    if not all(key.plain for key in shipping.keys):
-        return ()
-    keys = [prepare.shipped_column(shipping.shipment.shipped[c]) for c in shipping.key_columns]
-    return tuple(type_of(field.dataType) for field in rows.select(*keys).schema) if keys else ()
+def _seconds_of(program: Program, tables: Sequence[pa.Table]) -> float:
+    """From the first event time to the last, in seconds."""
+    place = program.orders[0].column
+    times = [column_to_numpy(table.column(place)) for table in tables if table.num_rows]
+    if not times:
+        return 0.0
+    return float(max(each.max() for each in times) - min(each.min() for each in times)) / 1e6
 
 
 # ---- shedding of a stream ------------------------------------------------------------------------
@@ -703,7 +658,8 @@ def plan_stream_shedding(
             before = plan_shedding(source, past, shipping, program, shed)
             return StreamSheddingPlan(shed, before, None)
         candidates = prepare.filter_candidates(past, shipping.compiled)
-        learnt, sampled = learn_from_rows(source, candidates, shipping, program, shed)
+        sampled, _ = draw_rows(source, candidates, shipping, program, shed)
+        learnt = _learn(program, sampled, shed)
         known = statistics_of(program, sampled, learnt, measure_costs())
     partitions = shuffle_partitions(source.df.sparkSession)
     in_front = StreamSheddingSpec(

@@ -47,10 +47,15 @@ def add_shedding_facts(
         "seed": shedding.asked.seed,
         "share": shedding.share,
         "reason": shedding.reason,
+        "cost": {
+            "spent": round(shedding.cost.spent, 2),
+            "saved": round(shedding.cost.saved, 2),
+        },
         **_recall_facts(shedding.recall),
         "dealt": _describe_quota(shedding),
         "blocks": _describe_blocks(shedding),
         "looked_at": "a sample" if shedding.asked.history is None else "a sample of the history",
+        "counted": shedding.looked.size is None or shedding.looked.size.is_exact,
         "kinds": [
             {
                 "variables": _variable_names(variables, mask),

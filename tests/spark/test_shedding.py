@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 import spark_cep as cep
 from spark_cep import Shed, event, no, seq
 from spark_cep.udfs import costs
+from tests.spark.jobs import count_jobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,6 +157,65 @@ def test_rows_per_second_are_of_event_time(spark: SparkSession) -> None:
     assert kept == pytest.approx(3 * 600, rel=0.02)
     enough = shed(df, Shed(rows_per_second=1000), pattern)
     assert cep.plan_of(enough).to_dict()["shedding"]["share"] == 1
+
+
+# ---- jobs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        Shed(keep=0.3),
+        Shed(keep=0.1, policy="keys"),
+        Shed(latency="1 millisecond"),
+        Shed(keep=0.5, policy="darling"),
+    ],
+)
+def test_one_job_chooses_what_stays_and_an_action_repeats_nothing(
+    stock: DataFrame, how: Shed
+) -> None:
+    with count_jobs() as chosen:
+        answer = shed(stock, how)
+    # One task for each partition, and no shuffle.
+    assert (len(chosen), chosen.tasks) == (1, 2)
+    with count_jobs() as plain:
+        shed(stock, None).count()
+    for _ in range(2):
+        with count_jobs() as ran:
+            answer.count()
+        assert len(ran) <= len(plain)
+
+
+def test_a_large_input_is_counted_only_where_drawn_rows_would_miss_the_quota(
+    spark: SparkSession,
+) -> None:
+    rows = ticks(spark, 600_000)
+    every = rows.filter("kind <> 'C'").count()
+    for keep, jobs in ((0.5, 1), (0.05, 2)):
+        with count_jobs() as ran:
+            answer = shed(rows, Shed(keep=keep))
+        assert len(ran) <= jobs + (keep < 0.1)
+        stayed = answer.select("a.t").count()
+        assert stayed > 0
+        found = cep.metrics(answer)["shed"]
+        assert sum(sum(each.values()) for each in found.values()) == every
+        kept = sum(each["kept"] for each in found.values())
+        assert kept == pytest.approx(keep * every, rel=0.01)
+        facts = cep.plan_of(answer).to_dict()["shedding"]
+        assert facts["counted"] == (jobs == 2)
+        assert ("about" in facts["reason"]) == (jobs == 1)
+
+
+def test_it_is_said_where_shedding_costs_more_than_it_saves(
+    stock: DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.warns(cep.PatternWarning, match="choosing among 4,.* rows takes 0.4 s, and saves"):
+        answer = shed(stock, Shed(keep=0.3))
+    cep.explain(answer)
+    assert "costs     choosing is expected to take 0.4 s" in capsys.readouterr().out
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        shed(stock, Shed(latency="1 hour"))
 
 
 # ---- a subset, the same each time --------------------------------------------------------------

@@ -11,14 +11,13 @@ from pyspark.sql import functions as F
 
 from spark_cep.expressions.shipment import Shipment
 from spark_cep.spark import prepare
+from spark_cep.spark.row_hashes import hashable_columns, tie_breaker
 from spark_cep.spark.shedding import (
     DROPPED,
     SCORE,
     RowScoring,
-    hashable_columns,
     mark_dropped,
     score_rows,
-    tie_breaker,
 )
 from spark_cep.spark.typing import type_of
 from spark_cep.udfs.shedding.passing import (

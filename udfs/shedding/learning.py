@@ -21,7 +21,7 @@ from spark_cep.udfs.planning.cost_model import plan_cost, shape_slot_set
 from spark_cep.udfs.planning.planner import assemble_plan, branch_models, generate_plans
 from spark_cep.udfs.shedding.blocks import STRETCHES
 from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall, sample_matches
-from spark_cep.udfs.shedding.passing import tables_of
+from spark_cep.udfs.shedding.passing import BinnedRows, tables_of
 from spark_cep.udfs.shedding.positions import position_tables
 from spark_cep.udfs.shedding.quota import number_kinds, select_rows_by_kind, weights_of
 from spark_cep.udfs.shedding.utility import SheddingStatistics, count_bins, utilities_of
@@ -267,13 +267,14 @@ class RowSample:
     """Rows to learn from, without NULL event times. `row_weight`: how many rows each represents, if
     there were too many in a stretch of time. `blocks`: the hash of each row's block, where Spark
     computed it, and `stretch`, the length of a block in windows. `keys`: the types of the program's
-    keys, if the worth of a row may depend on its key."""
+    keys, if the worth of a row may depend on its key. `own`: the rows' tie-breakers."""
 
     table: pa.Table
     row_weight: float = 1.0
     blocks: npt.NDArray[np.float64] | None = None
     keys: Sequence[Type] = ()
     stretch: int = STRETCHES[0]
+    own: npt.NDArray[np.float64] | None = None
 
     def estimates(self, found: Estimates | None) -> Estimates | None:
         """The estimates scaled to the rows that the sample was taken from."""
@@ -437,8 +438,8 @@ class _LearntRows:
         return np.asarray(column_to_numpy(column).astype(np.int64))
 
     @cached_property
-    def _sheddable(self) -> pa.Table:
-        return self.sampled.table.filter(pa.array(self._may_be_shed))
+    def _sheddable(self) -> BinnedRows:
+        return BinnedRows(self.sampled.table).take(np.flatnonzero(self._may_be_shed))
 
     @cached_property
     def _may_be_shed(self) -> Flags:

@@ -61,14 +61,14 @@ class RowKind:
 @dataclass(frozen=True)
 class ScoreCounts:
     """The distribution of the scores of one kind: `counts` by `places`, which are scores in
-    LEVEL_PARTS of a level, ascending."""
+    LEVEL_PARTS of a level, ascending. Counts of drawn rows are not whole numbers."""
 
     places: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[Any]
 
     @property
     def rows(self) -> int:
-        return int(self.counts.sum())
+        return round(float(self.counts.sum()))
 
     def above(self, threshold: float) -> float:
         """The rows with at least this score, as far as places tell."""
@@ -93,7 +93,7 @@ def kinds_together(scores: Mapping[int, ScoreCounts], quota: float) -> tuple[Row
     places = np.concatenate([scores[mask].places for mask in masks])
     counts = np.concatenate([scores[mask].counts for mask in masks])
     each, at = np.unique(places, return_inverse=True)
-    together = ScoreCounts(each, np.bincount(at, counts).astype(np.int64))
+    together = ScoreCounts(each, np.bincount(at, counts))
     threshold = threshold_of(together, quota)
     return tuple(
         RowKind(mask, scores[mask].rows, round(scores[mask].above(threshold)), threshold)

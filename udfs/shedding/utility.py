@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.expressions import Type
     from spark_cep.udfs.shedding.learning import Way
     from spark_cep.udfs.shedding.partial_matches import PartialStatistics
-    from spark_cep.udfs.shedding.passing import PassTable
+    from spark_cep.udfs.shedding.passing import BinnedRows, PassTable
 
 
 SheddingPolicy = Literal[
@@ -63,7 +63,7 @@ class Role:
             found *= float(table.shares.max())
         return found
 
-    def of_rows(self, rows: pa.Table) -> Numbers:
+    def of_rows(self, rows: pa.Table | BinnedRows) -> Numbers:
         """The utility of each row in this role."""
         utility = np.full(rows.num_rows, self.scale)
         for table in self.tables:
@@ -91,7 +91,7 @@ class Utilities:
     def tables(self) -> list[PassTable]:
         return [table for role in self.roles for table in role.tables]
 
-    def of_rows(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> Numbers:
+    def of_rows(self, mask: npt.NDArray[np.int64], rows: pa.Table | BinnedRows) -> Numbers:
         """The utility of each row, over the variables that its mask allows."""
         utility = np.zeros(rows.num_rows)
         for role in self.roles:
@@ -102,7 +102,9 @@ class Utilities:
                 utility[here] += role.of_rows(rows.take(here))
         return utility
 
-    def levels(self, mask: npt.NDArray[np.int64], rows: pa.Table) -> npt.NDArray[np.int64]:
+    def levels(
+        self, mask: npt.NDArray[np.int64], rows: pa.Table | BinnedRows
+    ) -> npt.NDArray[np.int64]:
         """The level of each row, 0 to LEVELS - 1; 0 where all rows are worth the same."""
         if self.is_even:
             return np.zeros(rows.num_rows, dtype=np.int64)
