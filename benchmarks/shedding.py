@@ -100,7 +100,7 @@ class Report:
 
 @dataclass
 class _Asked:
-    """The seconds of a call, planning and two looks at the rows, and of the action after it."""
+    """The seconds of a call, planning and a look at the rows, and of the action after it."""
 
     calls: list[float]
     actions: list[float]

@@ -5,8 +5,9 @@ Begin in `query`, what a runner needs of a pattern; `event_query` and `row_query
 types, `keys` makes keys comparable, `carriers` carries types that Python cannot hold, `prepare`
 adds masks and distributes rows to buckets, `entry` and `processor` are what Spark calls in a
 worker, and `projection` makes the columns of the answer. `lookups` and `shedding` add remote data
-and load shedding. `report`, with `remote_report` and `shedding_report`, gathers what `explain`
-shows, and `metrics` what was counted. `versions` has what differs between versions of Spark.
+and load shedding, for which `shedding_sample` reads rows, chosen by `row_hashes`. `report`, with
+`remote_report` and `shedding_report`, gathers what `explain` shows, and `metrics` what was counted.
+`versions` has what differs between versions of Spark.
 """
 
 from importlib.util import find_spec

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 import spark_cep as cep
 from spark_cep import Shed, event, no, seq
+from spark_cep.spark import shedding_sample
 from spark_cep.udfs import costs
 from tests.spark.jobs import count_jobs
 
@@ -204,6 +205,31 @@ def test_a_large_input_is_counted_only_where_drawn_rows_would_miss_the_quota(
         facts = cep.plan_of(answer).to_dict()["shedding"]
         assert facts["counted"] == (jobs == 2)
         assert ("about" in facts["reason"]) == (jobs == 1)
+
+
+def test_drawn_rows_are_the_same_however_rows_lie_and_whatever_was_guessed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digest(df: DataFrame) -> Any:
+        answer = shed(df, Shed(keep=0.5), partition_by="k")
+        assert not cep.plan_of(answer).to_dict()["shedding"]["counted"]
+        hashed = F.sum(F.expr("pmod(xxhash64(a.t, b.t), 1000000007)"))
+        return answer.agg(F.count("*"), hashed).first()
+
+    rows = ticks(spark, 200_000)
+    rows.orderBy(F.desc("x")).coalesce(1).write.parquet(str(tmp_path / "one"))
+    expected = digest(spark.read.parquet(str(tmp_path / "one")))
+    assert expected[0] > 10_000
+    assert digest(rows.repartition(5)) == expected
+    # Fewer rows than were guessed, and more than a task may give.
+    monkeypatch.setattr(shedding_sample, "_FILE_PART", 0.02)
+    assert digest(rows) == expected
+    monkeypatch.setattr(shedding_sample, "_FILE_PART", 0.4)
+    monkeypatch.setattr(shedding_sample, "_MOST_OF_TASK", 60_000)
+    assert digest(rows) == expected
+    # A size that is not known.
+    monkeypatch.setattr(shedding_sample, "input_bytes", lambda df: None)
+    assert digest(rows) == expected
 
 
 def test_it_is_said_where_shedding_costs_more_than_it_saves(
