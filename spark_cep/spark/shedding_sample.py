@@ -217,9 +217,9 @@ def _stretch_bounds(drawn: Numbers, bound: float) -> Bounds:
     """The bounds of the rows to learn from: SAMPLE_ROWS in whole stretches, or in one stretch,
     thinned, if that has many more. `drawn`: the stretches of the rows with a number below
     `bound`."""
-    if not len(drawn):
+    by_stretch = np.sort(drawn[~np.isnan(drawn)])
+    if not len(by_stretch):
         return Bounds(1.0, 0.0)
-    by_stretch = np.sort(drawn)
     most = max(SAMPLE_ROWS * bound / len(by_stretch), float(by_stretch[0]))
     here = int(np.searchsorted(by_stretch, most, side="right"))
     rows = here / bound
@@ -239,7 +239,7 @@ def _stretch_bounds(drawn: Numbers, bound: float) -> Bounds:
 @dataclass(frozen=True)
 class ReadRows:
     """Rows with all columns of the program. `stretch`: the hash of the stretch of time that each
-    is in. `below`: the bounds up to which no row is missing."""
+    is in; NaN without an event time. `below`: the bounds up to which no row is missing."""
 
     table: pa.Table
     hashes: npt.NDArray[np.int64]
@@ -301,10 +301,10 @@ class _Reader:
 
     def _below(self, bounds: Bounds) -> DataFrame:
         order, time = self.shipping.compiled.orders[0], event_time(self.shipping)
-        rows = self.rows.filter(~prepare.has_no_time(time, order.type)).select(
-            "*", time.alias(TIME)
-        )
-        stretch = block_hash(self.shipping, self.seed, WINDOWS_PER_SLICE, "stretch").column()
+        rows = self.rows.select("*", time.alias(TIME))
+        hashed = block_hash(self.shipping, self.seed, WINDOWS_PER_SLICE, "stretch").column()
+        # Rows without a time are in no match, and in no stretch. They are drawn, for they are shed.
+        stretch = F.when(~prepare.has_no_time(F.col(TIME), order.type), hashed)
         own = row_hash(hashable_columns(self.source.df.schema), self.seed)
         rows = rows.select("*", stretch.alias(_STRETCH), own.alias(_HASH))
         if bounds.all_rows:
@@ -313,7 +313,7 @@ class _Reader:
         here = F.col(_STRETCH) <= bounds.stretch
         if bounds.thin < 1:
             here &= number < bounds.thin
-        return rows.filter(here | (number < bounds.number))
+        return rows.filter(F.coalesce(here, F.lit(False)) | (number < bounds.number))
 
     def _bounded(self, rows: DataFrame) -> tuple[DataFrame, int]:
         """A bounded number of the rows, and from how many on some may be missing."""
