@@ -82,6 +82,8 @@ _LARGE_BYTES = 4 << 30
 _MOST_ROWS = 400_000
 # Bounds after more rows came than that.
 _TIGHTER = 64.0
+# Two or three are enough, but for inputs that change from one to the next.
+_MOST_READS = 8
 # Fewer rows than this say little about how many there are.
 _FEW = 20
 
@@ -123,6 +125,8 @@ def meets_quota(drawn: DrawnRows, share: float) -> bool:
     """Whether a threshold that these rows show leaves `share` of all rows, to one percent."""
     if drawn.weight <= 1 or not 0 < share < 1:
         return True
+    if not len(drawn.own):
+        return False
     # Rows without a difference are drawn together, and stay together.
     _, alike = np.unique(drawn.own, return_counts=True)
     effective = len(drawn.own) ** 2 / float(np.square(alike.astype(np.float64)).sum())
@@ -195,12 +199,15 @@ def choose_rows(
     asked = _stretch_bounds(found.stretch[found.numbers < drawn.bound], drawn.bound)
     if asked.stretch > found.below.stretch and asked.thin > drawn.bound:
         found = read(asked)
-    return drawn, found.take((found.stretch <= asked.stretch) & (found.numbers < asked.thin)), asked
+    here = np.flatnonzero((found.stretch <= asked.stretch) & (found.numbers < asked.thin))
+    # Learning draws rows by their places, and tasks give them in any order.
+    in_order = here[np.lexsort((found.hashes[here], found.stretch[here]))]
+    return drawn, found.take(in_order), asked
 
 
 def _read_enough(read: Callable[[Bounds], ReadRows], bounds: Bounds, wanted: int) -> ReadRows:
     """The rows below some bounds, with as many as are `wanted` below that of the number."""
-    while True:
+    for _ in range(_MOST_READS):
         found = read(bounds)
         if found.below.number <= 0:
             # A stretch may be huge. Without stretches, rows come in proportion to the bound.
@@ -211,6 +218,7 @@ def _read_enough(read: Callable[[Bounds], ReadRows], bounds: Bounds, wanted: int
         if drawn >= wanted or found.below.number >= 1:
             return found
         bounds = bounds.looser(_LOOSER * wanted / max(drawn, _FEW))
+    return found
 
 
 def _stretch_bounds(drawn: Numbers, bound: float) -> Bounds:
@@ -251,18 +259,18 @@ class ReadRows:
     def numbers(self) -> Numbers:
         return numbers_of(self.hashes)
 
-    def take(self, here: Flags) -> ReadRows:
-        if here.all():
-            return self
+    def take(self, here: npt.NDArray[np.int64]) -> ReadRows:
         blocks = {windows: hashes[here] for windows, hashes in self.blocks.items()}
-        table = self.table.filter(pa.array(here))
+        table = self.table.take(pa.array(here))
         return ReadRows(table, self.hashes[here], self.stretch[here], blocks, self.below)
 
     def draw(self, wanted: int) -> DrawnRows:
         """The `wanted` rows of the lowest numbers, or all rows if there are no more."""
         numbers = self.numbers[self.numbers < self.below.number]
-        bound = float(np.partition(numbers, wanted)[wanted]) if len(numbers) > wanted else 1.0
-        some = self.take(self.numbers < bound)
+        bound = self.below.number
+        if len(numbers) > wanted:
+            bound = float(np.partition(numbers, wanted)[wanted])
+        some = self.take(np.flatnonzero(self.numbers < bound))
         return DrawnRows(some.table, shares_of(some.hashes), some.blocks, bound)
 
 

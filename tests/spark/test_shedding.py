@@ -29,6 +29,7 @@ pytestmark = pytest.mark.spark
 
 A, B = event("a", "kind = 'A'"), event("b", "kind = 'B'")
 PAIR = seq(A, B).where("a.x + 0.5 < b.x").within(40)
+FEW = seq(A, B).where("a.x + 0.9 < b.x").within(40)
 Pairs = Counter[tuple[int, int]]
 
 
@@ -190,14 +191,14 @@ def test_one_job_chooses_what_stays_and_an_action_repeats_nothing(
 def test_a_large_input_is_counted_only_where_drawn_rows_would_miss_the_quota(
     spark: SparkSession,
 ) -> None:
-    rows = ticks(spark, 600_000)
+    rows = ticks(spark, 150_000)
     every = rows.filter("kind <> 'C'").count()
-    for keep, jobs in ((0.5, 1), (0.05, 2)):
+    for keep, jobs in ((0.8, 1), (0.05, 2)):
         with count_jobs() as ran:
-            answer = shed(rows, Shed(keep=keep))
+            answer = shed(rows, Shed(keep=keep), FEW)
+        # Counting has a shuffle, of which adaptive execution makes one more job.
         assert len(ran) <= jobs + (keep < 0.1)
-        stayed = answer.select("a.t").count()
-        assert stayed > 0
+        assert answer.count() > 0
         found = cep.metrics(answer)["shed"]
         assert sum(sum(each.values()) for each in found.values()) == every
         kept = sum(each["kept"] for each in found.values())
@@ -211,21 +212,22 @@ def test_drawn_rows_are_the_same_however_rows_lie_and_whatever_was_guessed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def digest(df: DataFrame) -> Any:
-        answer = shed(df, Shed(keep=0.5), partition_by="k")
+        answer = shed(df, Shed(keep=0.8), FEW, partition_by="k")
         assert not cep.plan_of(answer).to_dict()["shedding"]["counted"]
         hashed = F.sum(F.expr("pmod(xxhash64(a.t, b.t), 1000000007)"))
         return answer.agg(F.count("*"), hashed).first()
 
-    rows = ticks(spark, 200_000)
+    monkeypatch.setattr(shedding_sample, "LEAST_DRAWN", 25_000)
+    rows = ticks(spark, 60_000)
     rows.orderBy(F.desc("x")).coalesce(1).write.parquet(str(tmp_path / "one"))
     expected = digest(spark.read.parquet(str(tmp_path / "one")))
-    assert expected[0] > 10_000
+    assert expected[0] > 300
     assert digest(rows.repartition(5)) == expected
     # Fewer rows than were guessed, and more than a task may give.
     monkeypatch.setattr(shedding_sample, "_FILE_PART", 0.02)
     assert digest(rows) == expected
     monkeypatch.setattr(shedding_sample, "_FILE_PART", 0.4)
-    monkeypatch.setattr(shedding_sample, "_MOST_OF_TASK", 60_000)
+    monkeypatch.setattr(shedding_sample, "_MOST_OF_TASK", 45_000)
     assert digest(rows) == expected
     # A size that is not known.
     monkeypatch.setattr(shedding_sample, "input_bytes", lambda df: None)
