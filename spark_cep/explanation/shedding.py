@@ -62,13 +62,15 @@ def shedding_rows(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "blocks", facts["blocks"]
     yield from _dropping_rows(facts)
     yield "dealt", facts["dealt"]
+    is_exact = facts.get("counted", True)
     for kind in facts["kinds"][:_LISTED_UTILITIES]:
-        yield f"{', '.join(kind['variables'])}:", _kept_text(kind, is_exact=facts["counted"])
+        yield f"{', '.join(kind['variables'])}:", _kept_text(kind, is_exact=is_exact)
     more = len(facts["kinds"]) - _LISTED_UTILITIES
     if more > 0:
         yield "", f"and {more} other kinds of rows"
     yield from _utility_rows(facts)
-    yield "costs", _cost_text(facts["cost"])
+    if "cost" in facts:
+        yield "costs", _cost_text(facts["cost"])
 
 
 def _cost_text(cost: Mapping[str, float]) -> str:

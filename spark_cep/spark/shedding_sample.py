@@ -138,9 +138,11 @@ def draw_rows(
     source: SourceFrame, rows: DataFrame, shipping: CompiledEventQuery, program: Program, shed: Shed
 ) -> tuple[RowSample, DrawnRows]:
     """The rows to learn from, and those drawn at random. `rows`: candidates with their mask."""
-    reader = _Reader(source, rows, shipping, program, shed.seed)
+    # Of a stream, the history is read.
+    read = shed.history if source.is_streaming and shed.history is not None else source.df
+    reader = _Reader(read, rows, shipping, program, shed.seed)
     wanted = needed_draws(shed.keep)
-    drawn, chosen, asked = choose_rows(reader.read, _first_bounds(source, wanted), wanted)
+    drawn, chosen, asked = choose_rows(reader.read, _first_bounds(read, wanted), wanted)
     part = min(asked.stretch, 1.0)
     length = choose_stretch(lambda windows: len(np.unique(chosen.blocks[windows])) / part)
     keys = plain_key_types(shipping, rows)
@@ -180,12 +182,12 @@ class Bounds:
         return Bounds(min(self.stretch * factor, 1.0), min(self.number * factor, 1.0))
 
 
-def _first_bounds(source: SourceFrame, wanted: int) -> Bounds:
+def _first_bounds(df: DataFrame, wanted: int) -> Bounds:
     """Looser than the size of the input suggests; all rows if that is not known."""
-    size = input_bytes(source.df)
+    size = input_bytes(df)
     if size is None:
         return Bounds(1.0, 1.0)
-    rows = max(size / (_FILE_PART * max(row_bytes(source.df.schema), 1)), 1.0)
+    rows = max(size / (_FILE_PART * max(row_bytes(df.schema), 1)), 1.0)
     return Bounds(SAMPLE_ROWS / rows, wanted / rows).looser(_LOOSER)
 
 
@@ -276,9 +278,9 @@ class ReadRows:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads rows below bounds."""
+    """Reads rows below bounds, of `rows`, which are made from those of `df`."""
 
-    source: SourceFrame
+    df: DataFrame
     rows: DataFrame
     shipping: CompiledEventQuery
     program: Program
@@ -313,7 +315,7 @@ class _Reader:
         hashed = block_hash(self.shipping, self.seed, WINDOWS_PER_SLICE, "stretch").column()
         # Rows without a time are in no match, and in no stretch. They are drawn, for they are shed.
         stretch = F.when(~prepare.has_no_time(F.col(TIME), order.type), hashed)
-        own = row_hash(hashable_columns(self.source.df.schema), self.seed)
+        own = row_hash(hashable_columns(self.df.schema), self.seed)
         rows = rows.select("*", stretch.alias(_STRETCH), own.alias(_HASH))
         if bounds.all_rows:
             return rows
@@ -334,5 +336,5 @@ class _Reader:
 
     @cached_property
     def _is_bounded_by_task(self) -> bool:
-        size = input_bytes(self.source.df)
+        size = input_bytes(self.df)
         return size is not None and size < _LARGE_BYTES
