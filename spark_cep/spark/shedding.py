@@ -107,6 +107,7 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
     if how.block is not None and not takes_all:
         rows = how.block.add(rows)
     level = "0"
+    inside = "" if takes_all else f"{BLOCK} < {how.blocks!r}D"
     if not how.utilities.is_even:
         places = _feature_places(how.utilities)
         # Each is computed once and compared many times.
@@ -116,7 +117,9 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
         ]
         rows = rows.select("*", *read)
         features = [
-            F.expr(_feature_number(f, _READ_COLUMN.format(p))).alias(_FEATURE_COLUMN.format(p))
+            F.expr(_feature_where(inside, _feature_number(f, _READ_COLUMN.format(p)))).alias(
+                _FEATURE_COLUMN.format(p)
+            )
             for f, p in places.items()
         ]
         rows = _add_bins(rows.select("*", *features), places)
@@ -126,7 +129,7 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
         level = f"least(CAST({scaled} AS BIGINT), {LEVELS - 1}L)"
     if not takes_all:
         outside = f"-1L - CAST({BLOCK} * {LEVELS}D AS BIGINT)"
-        level = f"CASE WHEN {BLOCK} < {how.blocks!r}D THEN {level} ELSE {outside} END"
+        level = f"CASE WHEN {inside} THEN {level} ELSE {outside} END"
     unless = f" AND {MASK} & {how.utilities.needed} = 0" if how.utilities.needed else ""
     score = f"CASE WHEN {MASK} <> 0{unless} THEN {level} + {TIE_BREAKER} END"
     return rows.select(
@@ -167,6 +170,11 @@ def _feature_number(feature: Feature, name: str) -> str:
         return name
     number = f"CAST({time_coordinate(feature.type, name)} AS DOUBLE)"
     return number if feature.period is None else f"pmod({number}, {feature.period!r}D)"
+
+
+def _feature_where(inside: str, number: str) -> str:
+    """NULL in the blocks that are not preferred: nothing is compared there."""
+    return f"CASE WHEN {inside} THEN {number} END" if inside else number
 
 
 def _add_bins(rows: DataFrame, places: Mapping[Feature, int]) -> DataFrame:
@@ -524,13 +532,13 @@ def mark_shed_rows(masked: DataFrame, shedding: SheddingPlan) -> DataFrame:
 def shed_counts(variables: Sequence[Variable]) -> Column:
     """The counts that an observation of marked rows takes: for each positive variable the rows kept
     and dropped, in the JSON of the buckets' counts (`udfs/output.py`)."""
-    dropped = F.col(DROPPED)
     found: list[Column] = []
     for place, each in enumerate(variables):
         if not each.negated:
-            may_be = F.col(prepare.MASK).bitwiseAND(F.lit(1 << place).cast("bigint")) != 0
-            both = F.count_if(may_be & ~dropped), F.count_if(may_be & dropped)
-            found += [F.lit(each.name), F.array(*both)]
+            # Sums of bits take a third of the time of counts of conditions.
+            may_be = f"CAST(shiftright({MASK}, {place}) & 1 AS BIGINT)"
+            both = (f"{may_be} * CAST({flag} AS BIGINT)" for flag in (f"NOT {DROPPED}", DROPPED))
+            found += [F.lit(each.name), F.array(*(F.expr(f"coalesce(sum({n}), 0L)") for n in both))]
     return F.to_json(F.create_map(F.lit("shed"), F.create_map(*found)))
 
 

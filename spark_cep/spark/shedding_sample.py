@@ -74,7 +74,7 @@ _DEVIATIONS = 3.0
 # has 17 of 44 bytes.
 _FILE_PART = 0.4
 # Guesses are looser by this factor.
-_LOOSER = 1.6
+_LOOSER = 1.3
 # The rows that one task gives at the most, where the guess is far off or a stretch huge ...
 _MOST_OF_TASK = 1_000_000
 # ... and from which size on, or where no size is known, a shuffle bounds the rows of all tasks.
