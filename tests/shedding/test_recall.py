@@ -11,6 +11,9 @@ from spark_cep import all_of, any_of, event, no, seq
 from spark_cep.shed import Shed
 from spark_cep.spark.shedding import measure_recall
 from spark_cep.udfs.costs import TYPICAL_COSTS
+from spark_cep.udfs.errors import LimitError
+from spark_cep.udfs.events.metrics import Meter
+from spark_cep.udfs.shedding import matches
 from spark_cep.udfs.shedding.learning import RowSample, learn_model
 from tests.shedding.counted import counted_matches, share_kept
 from tests.shedding.learned import looked, prepared_of
@@ -153,3 +156,23 @@ def test_the_interval_that_is_told_covers_the_truth() -> None:
         covered += recall.low - 0.005 <= kept <= recall.high + 0.005
     assert known > 150
     assert covered >= 0.8 * known, (covered, known)
+
+
+def test_blocks_without_matches_are_searched_to_a_number_of_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pairs count while they are tested, not only when they have given a match."""
+    tested = []
+    count = Meter.count_pairs
+
+    def count_pairs(meter: Meter, earliest: np.ndarray, pick: np.ndarray) -> None:
+        tested.append(len(pick))
+        count(meter, earliest, pick)
+
+    monkeypatch.setattr(Meter, "count_pairs", count_pairs)
+    monkeypatch.setattr(matches, "MOST_PAIRS", 20_000)
+    never = seq(A, B, C, D).where("a.x < b.x", "b.x < c.x", "c.x + 9 < d.x").within(200)
+    program, table = prepared_rows(never).program, prepared_rows(never).table
+    with pytest.raises(LimitError):
+        matches._matches_of(program, table, np.arange(table.num_rows))
+    assert sum(tested) < 60_000 + max(tested)

@@ -264,7 +264,7 @@ def _matches_of(program: Program, table: pa.Table, here: Positions) -> tuple[lis
         plan=Plan("lazy-chain"),
         adaptation=Adaptation(),
         home=None,
-        limits=Limits(partial_matches=MOST_PARTIALS, matches=MOST_MATCHES),
+        limits=Limits(partial_matches=MOST_PARTIALS, matches=MOST_MATCHES, pairs=MOST_PAIRS),
     )
     step = advance_events(plain, EventState(), table.take(pa.array(here)), None)
     found = []
