@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 SURE_ERRORS: Final = 1.0
 # A plan that was refused is made again when a statistic has changed by this factor.
 STATISTIC_CHANGE_FACTOR: Final = 1.25
+# What a trigger brings varies more, and after a first trigger with all that was waiting its average
+# falls for a while; each time all groups are looked at again.
+LOAD_CHANGE_FACTOR: Final = 2.0
 # Smaller rates change by that factor by chance.
 LEAST_RATE: Final = 2.0
 # Sums in another order differ by rounding: equal plans must not alternate.
@@ -198,17 +201,20 @@ def _loads_differ(before: Estimates, now: Estimates) -> bool:
     old, new = before.load, now.load
     if (old.arrivals is None, old.is_idle) != (new.arrivals is None, new.is_idle):
         return True
-    return _values_differ({0: old.events}, {0: new.events}, LEAST_RATE)
+    return _values_differ({0: old.events}, {0: new.events}, LEAST_RATE, LOAD_CHANGE_FACTOR)
 
 
 def _values_differ(
-    before: Mapping[Any, float], now: Mapping[Any, float], least: float = 0.0
+    before: Mapping[Any, float],
+    now: Mapping[Any, float],
+    least: float = 0.0,
+    factor: float = STATISTIC_CHANGE_FACTOR,
 ) -> bool:
     if before.keys() != now.keys():
         return True
     for key, value in now.items():
         low, high = sorted((before[key], value))
-        if high + least > STATISTIC_CHANGE_FACTOR * (low + least):
+        if high + least > factor * (low + least):
             return True
     return False
 
