@@ -2,6 +2,7 @@
 
     python -m benchmarks.shed_bounds [--quick] [--jobs N] [--policies P ...] [--json FILE]
                                      [--templates T ...] [--lengths N ...] [--part P]
+    python -m benchmarks.shed_bounds --processor-time  on a machine that other programs use
     python -m benchmarks.shed_bounds --spark           some of them in Spark's triggers
 
 Without Spark, one bucket's triggers go through the product's own path (`shed_runs.py`): plan,
@@ -17,7 +18,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -99,6 +100,11 @@ class Task:
     length: int
     policies: tuple[str, ...]
     part: float
+    by_processor: bool = False
+
+    @property
+    def timer(self) -> Callable[[], float]:
+        return time.process_time if self.by_processor else time.perf_counter
 
 
 def cells_of(task: Task) -> list[Cell]:
@@ -107,7 +113,7 @@ def cells_of(task: Task) -> list[Cell]:
     calm = max(CALM_SECONDS * min(task.part, 1.0), 2.0)
     loaded = work.rows - work.warm
     peaks = with_warming(Peaks(seconds=calm).arrivals(loaded), work.warm, calm / 3)
-    full = run(work, peaks, "none", timer=time.perf_counter)
+    full = run(work, peaks, "none", timer=task.timer)
     row_seconds = full.work_seconds / work.rows
     arrivals = {"peaks": peaks, "continuous": overloaded(work, row_seconds, OVERLOAD)}
     return [
@@ -121,7 +127,7 @@ def cells_of(task: Task) -> list[Cell]:
             len(full.found),
             full.work_seconds,
             full.longest,
-            outcome(run(work, arrivals[shape], policy, timer=time.perf_counter), full, work),
+            outcome(run(work, arrivals[shape], policy, timer=task.timer), full, work),
         )
         for policy in task.policies
         for shape in SHAPES
@@ -151,10 +157,15 @@ def outcome(of: Run, full: Run, work: Work) -> Outcome:
 
 
 def tasks(
-    templates: Sequence[str], lengths: Sequence[int], policies: Sequence[str], part: float
+    templates: Sequence[str],
+    lengths: Sequence[int],
+    policies: Sequence[str],
+    part: float,
+    *,
+    by_processor: bool = False,
 ) -> list[Task]:
     return [
-        Task(template, length, tuple(policies), part)
+        Task(template, length, tuple(policies), part, by_processor)
         for template in templates
         for length in (lengths if template not in SHORT else (3,))
     ]
@@ -293,6 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--templates", nargs="+", choices=TEMPLATES, default=TEMPLATES)
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
     parser.add_argument("--policies", nargs="+", default=["utility"])
+    parser.add_argument("--processor-time", action="store_true", help="of the worker as its clock")
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the cells there")
     given = parser.parse_args(arguments)
@@ -303,7 +315,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     lengths = given.lengths if not given.quick else given.lengths[:2]
     part = QUICK_PART if given.quick else given.part
-    todo = tasks(given.templates, lengths, given.policies, part)
+    by_processor = given.processor_time
+    todo = tasks(given.templates, lengths, given.policies, part, by_processor=by_processor)
     found = read_cells(given.read or ())
     for _, cells in run_tasks(cells_of, [] if given.read else todo, given.jobs):
         found += cells

@@ -1,4 +1,5 @@
-"""Services for the tests that want them: started when first asked for, stopped at the end."""
+"""What all tests share: known random cases; services, started when first asked for, stopped at
+the end."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.random_cases import use_known_cases
 from tests.services.http_service import JsonService, running_http
 from tests.services.postgres_service import Postgres, running_postgres
 from tests.services.redis_service import Redis, running_redis
+
+use_known_cases()
 
 
 @pytest.fixture(scope="session")
