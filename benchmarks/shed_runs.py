@@ -214,12 +214,28 @@ class Run:
     def by_chance(self, of: Run) -> float:
         """The share of these matches that is to be expected if as many rows were dropped at random
         in each trigger as in the run `of`, and nothing was cut."""
+        return float(self._chances(of).mean()) if len(self.found) else 1.0
+
+    def beside_chance(self, of: Run) -> tuple[float, float]:
+        """The share of these matches that the run `of` found, and that is to be expected at random,
+        of those none of whose rows came in a trigger that was cut: as many rows at random would
+        have been cut there, too."""
+        ends = np.cumsum([each.rows for each in of.triggers])
+        cut = np.array([each.cut for each in of.triggers])
+        of_row = cut[np.searchsorted(ends, self.members, side="right")]
         if not len(self.found):
-            return 1.0
+            return 1.0, 1.0
+        whole = ~np.logical_or.reduceat(of_row, self.starts)
+        if not whole.any():
+            return 1.0, 1.0
+        kept = np.isin(self.found[whole], of.found)
+        return float(kept.mean()), float(self._chances(of)[whole].mean())
+
+    def _chances(self, of: Run) -> np.ndarray:
         logs = np.log(np.maximum([each.kept_share for each in of.triggers], 1e-12))
         of_row = np.repeat(logs, [each.rows for each in of.triggers])
-        chances = np.exp(np.add.reduceat(of_row[self.members], self.starts))
-        return float(chances.mean())
+        found: np.ndarray = np.exp(np.add.reduceat(of_row[self.members], self.starts))
+        return found
 
     def share_of(self, full: Run) -> float:
         """Of the matches of all rows those that were found."""
