@@ -1,7 +1,7 @@
 """Figures 6 to 10 of the darling paper: matches kept, how late they are, memory, and cost.
 
     python -m benchmarks.darling [peaks overload cost] [--quick] [--seeds N] [--jobs N]
-                                 [--policies P ...] [--figures FOLDER] [--json FILE]
+                                 [--policies P ...] [--data D ...] [--figures FOLDER] [--json FILE]
 
 One bucket's triggers without Spark, on a simulated clock that counts processor time
 (`shed_runs.py`), over the game's rows and generated streams (`shed_streams.py`) and the templates
@@ -321,14 +321,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--data", nargs="+", choices=VARIED, default=list(VARIED))
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw them there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     given = parser.parse_args(arguments)
     sizes = QUICK if given.quick else FULL
     folder = given.figures or (None if given.quick else FIGURES)
-    todo = tasks(
-        given.parts or PARTS, range(1 if given.quick else given.seeds), tuple(given.policies), sizes
-    )
+    seeds = range(1 if given.quick else given.seeds)
+    every_task = tasks(given.parts or PARTS, seeds, tuple(given.policies), sizes)
+    todo = [each for each in every_task if each.dataset in given.data]
     found: dict[int, Cell | Overhead] = {}
     for number, result in run_tasks(measure, todo, given.jobs):
         found[number] = result
