@@ -28,6 +28,7 @@ from benchmarks.progress import run_tasks
 from benchmarks.reporting import Claim, table
 from benchmarks.shed_figures import (
     Cell,
+    Outcome,
     ahead_claims,
     averaged,
     bound_claims,
@@ -314,6 +315,16 @@ def show(cells: Sequence[Cell], cost: Sequence[Overhead]) -> list[Claim]:
     return said
 
 
+def read(file: Path) -> list[Cell | Overhead]:
+    """What `--json` wrote."""
+    content = json.loads(file.read_text())
+    cells = [
+        Cell(**{**each, "outcomes": {how: Outcome(**o) for how, o in each["outcomes"].items()}})
+        for each in content["cells"]
+    ]
+    return [*cells, *(Overhead(**each) for each in content["cost"])]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Figures 6 to 10 of the darling paper.")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=_HELP)
@@ -324,13 +335,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", nargs="+", choices=VARIED, default=list(VARIED))
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw them there")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="of a run, also a part of one")
     given = parser.parse_args(arguments)
     sizes = QUICK if given.quick else FULL
     folder = given.figures or (None if given.quick else FIGURES)
     seeds = range(1 if given.quick else given.seeds)
     every_task = tasks(given.parts or PARTS, seeds, tuple(given.policies), sizes)
-    todo = [each for each in every_task if each.dataset in given.data]
-    found: dict[int, Cell | Overhead] = {}
+    todo = [each for each in every_task if each.dataset in given.data and not given.read]
+    found: dict[int, Cell | Overhead] = dict(enumerate(read(given.read))) if given.read else {}
     for number, result in run_tasks(measure, todo, given.jobs):
         found[number] = result
         if given.json is not None:
