@@ -50,8 +50,8 @@ FIRST_DRAWS: Final = 500
 MAX_FIRST_DRAWS: Final = 1_000
 MAX_STREAM_DRAWS: Final = 8_000
 # What a look takes: for each part (a set of variables with conditions, or two that may be
-# dependent), and for each draw of a part. Work and looks have fixed prices, so that two runs over
-# the same rows make the same plans.
+# dependent), and for each draw of a part. Work has the prices of the query's plan, and looks
+# these: what else a worker's machine does has no part in the plans that it makes.
 PART_SECONDS: Final = 0.6e-3
 DRAW_SECONDS: Final = 0.16e-6
 # A stream runs for long: it looks as soon as it has so many rows.
