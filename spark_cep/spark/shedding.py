@@ -26,8 +26,16 @@ from spark_cep.planner.layout import time_coordinate
 from spark_cep.planner.statistics import Sample, scale_to_million
 from spark_cep.spark import prepare
 from spark_cep.spark.prepare import MASK, shipped_column
-from spark_cep.spark.row_hashes import BLOCK, BlockHash, block_hash, hashable_columns, tie_breaker
+from spark_cep.spark.row_hashes import (
+    BLOCK,
+    TIME,
+    BlockHash,
+    block_hash,
+    hashable_columns,
+    tie_breaker,
+)
 from spark_cep.spark.selection import quote_column
+from spark_cep.spark.shedding_cuts import cuts_of
 from spark_cep.spark.shedding_sample import draw_rows, meets_quota, plain_key_types
 from spark_cep.spark.source import count_cores, shuffle_partitions
 from spark_cep.spark.versions import collect_arrow
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledEventQuery
     from spark_cep.expressions.shipment import Shipment
     from spark_cep.shed import Shed
+    from spark_cep.spark.shedding_cuts import KindCuts
     from spark_cep.spark.shedding_sample import DrawnRows
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.program import Program, Variable
@@ -82,6 +91,7 @@ if TYPE_CHECKING:
 SCORE = "__cep_score"
 DROPPED = "__cep_dropped"
 TIE_BREAKER = "__cep_dice"
+_CUT = "__cep_cut"
 _READ_COLUMN = "__cep_r{}"
 _FEATURE_COLUMN = "__cep_f{}"
 _BIN_COLUMN = "__cep_b{}"
@@ -128,8 +138,7 @@ def score_rows(masked: DataFrame, how: RowScoring) -> DataFrame:
         scaled = f"sqrt(sqrt(least(({utility}) / {top}D, 1D))) * {LEVELS}D"
         level = f"least(CAST({scaled} AS BIGINT), {LEVELS - 1}L)"
     if not takes_all:
-        outside = f"-1L - CAST({BLOCK} * {LEVELS}D AS BIGINT)"
-        level = f"CASE WHEN {inside} THEN {level} ELSE {outside} END"
+        level = f"CASE WHEN {inside} THEN {level} ELSE {_outside_sql()} END"
     unless = f" AND {MASK} & {how.utilities.needed} = 0" if how.utilities.needed else ""
     score = f"CASE WHEN {MASK} <> 0{unless} THEN {level} + {TIE_BREAKER} END"
     return rows.select(
@@ -141,13 +150,66 @@ def mark_dropped(rows: DataFrame, kinds: Sequence[RowKind]) -> DataFrame:
     """Scored rows with the column DROPPED in place of the score: TRUE below the threshold of their
     kind. Kinds that were not counted stay, and so do rows that must not be shed."""
     columns = [F.col(quote_column(name)) for name in rows.columns if name != SCORE]
-    cases = "".join(f" WHEN {kind.mask} THEN {kind.threshold!r}D" for kind in kinds)
-    none = f"ELSE {KEEP_ALL!r}D END"
-    below = f"coalesce({SCORE} < CASE {MASK}{cases} {none}, FALSE)" if kinds else "FALSE"
+    below = f"coalesce({SCORE} < {_threshold_sql(kinds)}, FALSE)" if kinds else "FALSE"
     # The last condition is always true, but Spark does not know that. Without it, Spark would push
     # the filter below the steps of the score, and inline each step wherever the next one reads it.
     dropped = f"{below} AND spark_partition_id() >= 0"
     return rows.select(*columns, F.expr(dropped).alias(DROPPED))
+
+
+def _outside_sql() -> str:
+    """The level of a row in a block that is not preferred."""
+    return f"-1L - CAST({BLOCK} * {LEVELS}D AS BIGINT)"
+
+
+def _threshold_sql(kinds: Sequence[RowKind]) -> str:
+    cases = "".join(f" WHEN {kind.mask} THEN {kind.threshold!r}D" for kind in kinds)
+    return f"CASE {MASK}{cases} ELSE {KEEP_ALL!r}D END"
+
+
+def mark_below_cuts(
+    masked: DataFrame, how: RowScoring, kinds: Sequence[RowKind], cuts: Sequence[KindCuts]
+) -> DataFrame:
+    """What `mark_dropped` gives of scored rows, without scores. Comparisons come first, and hashes
+    are for the rows that they leave open."""
+    tie, cut = tie_breaker(how.columns, how.seed), F.col(_CUT)
+    rows = _add_cuts(masked, how, cuts)
+    below = (cut > 0) & (tie < cut)
+    if how.block is not None and how.blocks < 1:
+        rows = rows.select("*", how.block.time.alias(TIME))
+        if all(kind.threshold > 0 for kind in kinds):
+            # Scores in blocks that are not preferred are below 0.
+            below = (how.block.column() >= how.blocks) | below
+        else:
+            rows = rows.select("*", how.block.column().alias(BLOCK))
+            level, least = F.expr(_outside_sql()), F.expr(_threshold_sql(kinds))
+            # The tie-breaker is between 0 and 1, and most blocks are not at the threshold.
+            outside = (level < least - 2) | ((level <= least) & (level + tie < least))
+            below = F.when(F.col(BLOCK) < how.blocks, below).otherwise(outside)
+    dropped = F.coalesce(F.when(cut >= 1, True).when(cut.isNotNull(), below), F.lit(False))
+    # The last condition is there for the same reason as in `mark_dropped`.
+    dropped &= F.spark_partition_id() >= 0
+    return rows.select(*map(quote_column, masked.columns), dropped.alias(DROPPED))
+
+
+def _add_cuts(masked: DataFrame, how: RowScoring, cuts: Sequence[KindCuts]) -> DataFrame:
+    """The rows with the column _CUT, which is NULL if a row must not be shed."""
+    features = {(f.column, f.period): f for one in cuts if (f := one.feature) is not None}
+    places = {each: place for place, each in enumerate(features)}
+    read = [
+        shipped_column(how.shipment.shipped[f.column]).alias(_READ_COLUMN.format(places[each]))
+        for each, f in features.items()
+    ]
+    numbers = [
+        f"{_feature_number(f, _READ_COLUMN.format(p))} AS {_FEATURE_COLUMN.format(p)}"
+        for p, f in enumerate(features.values())
+    ]
+    cases = ""
+    for one in cuts:
+        place = 0 if one.feature is None else places[one.feature.column, one.feature.period]
+        cases += f" WHEN {one.mask} THEN {one.sql(_FEATURE_COLUMN.format(place))}"
+    cut = f"CASE {MASK}{cases} END AS {_CUT}" if cases else f"CAST(NULL AS DOUBLE) AS {_CUT}"
+    return masked.select("*", *read).selectExpr("*", *numbers).selectExpr("*", cut)
 
 
 def filter_kept(marked: DataFrame) -> DataFrame:
@@ -526,7 +588,11 @@ def mark_shed_rows(masked: DataFrame, shedding: SheddingPlan) -> DataFrame:
     """The masked rows, with the column DROPPED if some are dropped."""
     if not shedding.kinds:
         return masked
-    return mark_dropped(score_rows(masked, shedding.how), shedding.kinds)
+    how, kinds = shedding.how, shedding.kinds
+    cuts = cuts_of(how.utilities, kinds)
+    if cuts is not None:
+        return mark_below_cuts(masked, how, kinds, cuts)
+    return mark_dropped(score_rows(masked, how), kinds)
 
 
 def shed_counts(variables: Sequence[Variable]) -> Column:

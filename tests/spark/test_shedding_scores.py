@@ -11,14 +11,16 @@ from pyspark.sql import functions as F
 
 from spark_cep.expressions.shipment import Shipment
 from spark_cep.spark import prepare
-from spark_cep.spark.row_hashes import hashable_columns, tie_breaker
+from spark_cep.spark.row_hashes import TIME, BlockHash, hashable_columns, tie_breaker
 from spark_cep.spark.shedding import (
     DROPPED,
     SCORE,
     RowScoring,
+    mark_below_cuts,
     mark_dropped,
     score_rows,
 )
+from spark_cep.spark.shedding_cuts import cuts_of
 from spark_cep.spark.typing import type_of
 from spark_cep.udfs.shedding.passing import (
     NAMED_KINDS,
@@ -191,6 +193,51 @@ def test_tables_of_many_columns_conditions_and_variables_agree(session: SparkSes
     dropped = mark_dropped(score_rows(rows, RowScoring(shipment, utilities, ("x", "y"), 0)), kinds)
     expected = may_be_shed & (levels < row_thresholds(kinds, mask))
     assert [row[0] for row in dropped.select(DROPPED).collect()] == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "blocks"),
+    [("DOUBLE", 1.0), ("DOUBLE", 0.6), ("DOUBLE", 0.0), ("DECIMAL(10,2)", 0.6), ("TIMESTAMP", 0.6)],
+)
+def test_cuts_drop_the_rows_whose_score_is_below_the_threshold(
+    spark: SparkSession, sql_type: str, blocks: float
+) -> None:
+    values = ", ".join(f"CAST({value} AS {sql_type})" for value in [*VALUES[sql_type], "NULL"])
+    rows = spark.range(0, 4000, 1, 1).selectExpr(
+        f"element_at(array({values}), 1 + CAST(id % {len(VALUES[sql_type]) + 1} AS INT)) AS x",
+        "pmod(xxhash64(id), 1000) / 10D AS y",
+        f"CAST(pmod(xxhash64(id, 2), 16) AS TINYINT) AS {prepare.MASK}",
+    )
+    shipment, table = shipped(rows, ["x", "y"])
+    numbers, valid = as_numbers(table.column(0), type_of(rows.schema["x"].dataType))
+    numbers = numbers if valid is None else numbers[valid]
+    splits = [float(each) for each in np.unique(numbers[np.isfinite(numbers)])]
+    random = np.random.default_rng(4)
+
+    def table_of(variable: int, place: int, splits: Sequence[float]) -> PassTable:
+        type_ = type_of(rows.schema["xy"[place]].dataType)
+        feature = Feature(place, type_, splits=tuple(splits))
+        return PassTable(variable, (0,), (feature,), random.random(feature.size) ** 4, 0.5)
+
+    # The kinds: two tables of a column, one of another one, none, and rows that a NOT needs.
+    tables = table_of(0, 0, splits), table_of(0, 0, splits[1::2])
+    roles = (Role(0, tables), Role(1, (table_of(1, 1, (20, 50, 80)),), 0.5), Role(2, (), 0.2))
+    utilities = Utilities(roles, 0b111, 0b1000, 0.9)
+    block = BlockHash(F.col("y"), f"CAST({TIME} AS BIGINT)", (F.col("x"),), 7)
+    how = RowScoring(shipment, utilities, ("x", "y"), 0, blocks, block)
+    scores = score_rows(rows, how)
+    known = sorted(row[0] for row in scores.select(SCORE).collect() if row[0] is not None)
+    for level in (known[len(known) // 3], known[-1] - 1e-9, -300.25):
+        kinds = [RowKind(1, 1, 1, level), RowKind(2, 1, 1, level), RowKind(4, 1, 1, level + 50)]
+        kinds += [RowKind(5, 1, 1, level)]
+        cuts = cuts_of(utilities, kinds)
+        assert cuts is not None
+        found = mark_below_cuts(rows, how, kinds, cuts)
+        expected = mark_dropped(scores, kinds)
+        assert found.columns == expected.columns
+        assert found.select(DROPPED).collect() == expected.select(DROPPED).collect()
+    # A row that may be two variables by two columns has no cut.
+    assert cuts_of(utilities, [RowKind(3, 1, 1, 0.5)]) is None
 
 
 def test_a_rows_own_number_is_even_and_hangs_on_seed_and_values(spark: SparkSession) -> None:
