@@ -64,6 +64,7 @@ from spark_cep.udfs.shedding.quota import (
     kinds_of,
     kinds_together,
     levels_in_blocks,
+    number_kinds,
     row_thresholds,
     share_quota,
     weights_of,
@@ -674,10 +675,13 @@ def count_drawn_scores(
     if choice.blocks < 1:
         levels = levels_in_blocks(levels, *blocks)
     places = np.floor((levels + drawn.own) * LEVEL_PARTS).astype(np.int64)
-    found = {}
-    for mask_of_kind in np.unique(mask):
-        here, counts = np.unique(places[mask == mask_of_kind], return_counts=True)
-        found[int(mask_of_kind)] = ScoreCounts(here, counts * drawn.weight)
+    found: dict[int, ScoreCounts] = {}
+    lowest = int(places.min(initial=0))
+    for mask_of_kind in number_kinds(mask)[0]:
+        # Scores are in a range of few places.
+        counts = np.bincount(places[mask == mask_of_kind] - lowest)
+        here = np.flatnonzero(counts)
+        found[int(mask_of_kind)] = ScoreCounts(here + lowest, counts[here] * drawn.weight)
     return found
 
 

@@ -40,7 +40,12 @@ from spark_cep.spark.row_hashes import (
 from spark_cep.spark.source import input_bytes, row_bytes
 from spark_cep.spark.typing import type_of
 from spark_cep.spark.versions import collect_arrow
-from spark_cep.udfs.shedding.blocks import STRETCHES, choose_stretch, has_most_keys
+from spark_cep.udfs.shedding.blocks import (
+    ENOUGH_BLOCKS,
+    STRETCHES,
+    choose_stretch,
+    has_most_keys,
+)
 from spark_cep.udfs.shedding.learning import RowSample
 
 if TYPE_CHECKING:
@@ -108,6 +113,8 @@ class DrawnRows:
 
     def take(self, here: Flags) -> DrawnRows:
         """Some of them."""
+        if here.all():
+            return self
         blocks = {windows: hashes[here] for windows, hashes in self.blocks.items()}
         return DrawnRows(self.table.filter(pa.array(here)), self.own[here], blocks, self.bound)
 
@@ -140,13 +147,19 @@ def draw_rows(
     """The rows to learn from, and those drawn at random. `rows`: candidates with their mask."""
     # Of a stream, the history is read.
     read = shed.history if source.is_streaming and shed.history is not None else source.df
-    reader = _Reader(read, rows, shipping, program, shed.seed)
     wanted = needed_draws(shed.keep)
-    drawn, chosen, asked = choose_rows(reader.read, _first_bounds(read, wanted), wanted)
-    part = min(asked.stretch, 1.0)
-    length = choose_stretch(lambda windows: len(np.unique(chosen.blocks[windows])) / part)
+    first = _first_bounds(read, wanted)
+    # Few inputs that are not read whole have so few blocks of the first length that another one is
+    # needed; these are read once more.
+    lengths = STRETCHES if first.all_rows else STRETCHES[:1]
+    reader = _Reader(read, rows, shipping, program, shed.seed, lengths)
+    drawn, chosen, asked = choose_rows(reader.read, first, wanted)
+    if lengths != STRETCHES and chosen.count_blocks(lengths[0], asked) < ENOUGH_BLOCKS:
+        reader = replace(reader, lengths=STRETCHES)
+        drawn, chosen, asked = choose_rows(reader.read, first, wanted)
+    length = choose_stretch(lambda windows: chosen.count_blocks(windows, asked))
     keys = plain_key_types(shipping, rows)
-    if part < 1 and not has_most_keys(program, chosen.table, chosen.stretch):
+    if asked.stretch < 1 and not has_most_keys(program, chosen.table, chosen.stretch):
         keys = ()
     sample = RowSample(
         chosen.table, 1 / asked.thin, chosen.blocks[length], keys, length, shares_of(chosen.hashes)
@@ -261,6 +274,11 @@ class ReadRows:
     def numbers(self) -> Numbers:
         return numbers_of(self.hashes)
 
+    def count_blocks(self, windows: int, asked: Bounds) -> float:
+        """How many blocks of this length the input is expected to have, if these are the rows up to
+        the bounds."""
+        return len(np.unique(self.blocks[windows])) / min(asked.stretch, 1.0)
+
     def take(self, here: npt.NDArray[np.int64]) -> ReadRows:
         blocks = {windows: hashes[here] for windows, hashes in self.blocks.items()}
         table = self.table.take(pa.array(here))
@@ -278,29 +296,32 @@ class ReadRows:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads rows below bounds, of `rows`, which are made from those of `df`."""
+    """Reads rows below bounds, of `rows`, which are made from those of `df`. `lengths`: of the
+    stretches whose blocks are wanted."""
 
     df: DataFrame
     rows: DataFrame
     shipping: CompiledEventQuery
     program: Program
     seed: int
+    lengths: tuple[int, ...]
 
     def read(self, bounds: Bounds) -> ReadRows:
         """The rows below the bounds, as one job."""
         bounds = Bounds(1.0, 1.0) if bounds.all_rows else bounds
         rows, most = self._bounded(self._below(bounds))
-        hashes = {n: block_hash(self.shipping, self.seed, n) for n in STRETCHES}
+        hashes = {n: block_hash(self.shipping, self.seed, n) for n in self.lengths}
         blocks = [each.column().alias(_BLOCK_OF.format(n)) for n, each in hashes.items()]
-        beside = [_STRETCH, _HASH, *(_BLOCK_OF.format(n) for n in STRETCHES)]
+        beside = [_STRETCH, _HASH, *(_BLOCK_OF.format(n) for n in self.lengths)]
         places = needed_columns(self.program)
         rows = rows.select("*", *blocks)
-        found = collect_arrow(prepare.select_places(rows, self.shipping.shipment, places, beside))
+        shipped = prepare.select_places(rows, self.shipping.shipment, places, beside)
+        found = collect_arrow(shipped).combine_chunks()
         read = ReadRows(
             with_all_columns(self.program, found),
             found.column(_HASH).to_numpy(),
             found.column(_STRETCH).to_numpy(),
-            {n: found.column(_BLOCK_OF.format(n)).to_numpy() for n in STRETCHES},
+            {n: found.column(_BLOCK_OF.format(n)).to_numpy() for n in self.lengths},
             bounds,
         )
         if found.num_rows < most:
