@@ -77,6 +77,9 @@ class RemoteFunction:
     on_error: ErrorPolicy = "fail"
     ttl: float | None = None
     part_of: Callable[[Any], Any] | None = field(default=None, repr=False)
+    prefetch_budget: float = 1.3
+    max_wait: float | None = None
+    show_errors: bool = False
 
 
 @public
@@ -154,6 +157,9 @@ class Remote:
         on_error: ErrorPolicy = "fail",
         ttl: Duration | None = None,
         part_of: Callable[[Any], Any] | None = None,
+        prefetch_budget: float = 1.3,
+        max_wait: Duration | None = None,
+        show_errors: bool = False,
     ) -> Remote:
         """Looks values up with a function of your own, which the workers call while they match.
 
@@ -182,6 +188,13 @@ class Remote:
             part_of: from a key to the key of the whole that contains it. `fn` then takes keys of
                 wholes and returns for each a dict of its parts, by their own full keys, and each
                 whole is fetched once.
+            prefetch_budget: how many keys may be fetched, as a multiple of those that matching
+                needs. With 1.3 up to three keys in ten are fetched ahead of time in vain.
+            max_wait: on streams, how long a trigger waits for values: what is undecided then is
+                decided in a later trigger. Without it a trigger waits for every value.
+            show_errors: whether errors quote the text of an exception that `fn` or a driver
+                raised. Such a text may hold an address with its password or a value; without
+                this an error names only the exception's type.
 
         Raises:
             PatternError: if an argument is wrong, or a function cannot be pickled.
@@ -211,6 +224,9 @@ class Remote:
                 check_one_of("on_error", on_error, ("fail", "null")),
                 None if ttl is None else check_seconds("ttl", ttl),
                 part_of,
+                check_factor("prefetch_budget", prefetch_budget),
+                None if max_wait is None else check_seconds("max_wait", max_wait),
+                check_flag("show_errors", show_errors),
             )
         )
 
@@ -231,6 +247,9 @@ class Remote:
         max_in_flight: int = 4,
         on_error: ErrorPolicy = "fail",
         ttl: Duration | None = None,
+        prefetch_budget: float = 1.3,
+        max_wait: Duration | None = None,
+        show_errors: bool = False,
     ) -> Remote:
         """Looks values up in Redis. Needs `pip install spark-cep[redis]`.
 
@@ -245,8 +264,8 @@ class Remote:
             hash: the name of one hash that holds all values; `key` is then the template of a
                 field.
             password: the password, if the URL has none.
-            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl: as in
-                `Remote.fetch`.
+            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl,
+                prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
 
         Raises:
             PatternError: if an argument is wrong or the extra is not installed.
@@ -270,6 +289,9 @@ class Remote:
             max_in_flight=max_in_flight,
             on_error=on_error,
             ttl=ttl,
+            prefetch_budget=prefetch_budget,
+            max_wait=max_wait,
+            show_errors=show_errors,
         )
 
     @staticmethod
@@ -291,6 +313,9 @@ class Remote:
         max_in_flight: int = 4,
         on_error: ErrorPolicy = "fail",
         ttl: Duration | None = None,
+        prefetch_budget: float = 1.3,
+        max_wait: Duration | None = None,
+        show_errors: bool = False,
     ) -> Remote:
         """Looks values up in an SQL database. Needs `pip install spark-cep[sql]` and a driver.
 
@@ -306,8 +331,8 @@ class Remote:
             query: a SELECT with `IN :keys`. Its first columns are the key, the others the value.
             many: all rows of a key, as an array. Without it, a second row for a key is an error.
             password: the password, if the URL has none.
-            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl: as in
-                `Remote.fetch`.
+            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl,
+                prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
 
         Raises:
             PatternError: if an argument is wrong or the extra is not installed.
@@ -339,6 +364,9 @@ class Remote:
             max_in_flight=max_in_flight,
             on_error=on_error,
             ttl=ttl,
+            prefetch_budget=prefetch_budget,
+            max_wait=max_wait,
+            show_errors=show_errors,
         )
 
     @staticmethod
@@ -362,6 +390,9 @@ class Remote:
         max_in_flight: int = 4,
         on_error: ErrorPolicy = "fail",
         ttl: Duration | None = None,
+        prefetch_budget: float = 1.3,
+        max_wait: Duration | None = None,
+        show_errors: bool = False,
     ) -> Remote:
         """Looks values up in an HTTP service that answers in JSON. Needs
         `pip install spark-cep[http]`.
@@ -379,8 +410,8 @@ class Remote:
                 environment variable of the workers, and a function is called there.
             concurrency: for a GET, how many requests a worker process makes at the same time.
             max_bytes: a larger answer is an error.
-            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl: as in
-                `Remote.fetch`.
+            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl,
+                prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
 
         Raises:
             PatternError: if an argument is wrong or the extra is not installed.
@@ -414,6 +445,9 @@ class Remote:
             max_in_flight=max_in_flight,
             on_error=on_error,
             ttl=ttl,
+            prefetch_budget=prefetch_budget,
+            max_wait=max_wait,
+            show_errors=show_errors,
         )
 
 
@@ -634,6 +668,18 @@ def check_count(what: str, value: object, least: int = 1) -> int:
     raise PatternError(
         f"{what} is {value!r}", hint=f"{what} must be a whole number, {least} or more"
     )
+
+
+def check_factor(what: str, value: Any) -> float:
+    if is_number(value) and math.isfinite(value) and value >= 1:
+        return float(value)
+    raise PatternError(f"{what} is {value!r}", hint=f"{what} must be a number, 1 or more: 1.3")
+
+
+def check_flag(what: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise PatternError(f"{what} is {value!r}", hint=f"{what} is True or False")
 
 
 def check_seconds(what: str, value: Any) -> float:

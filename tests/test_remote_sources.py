@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import spark_cep as cep
@@ -15,6 +16,7 @@ from spark_cep.remotes.sources import (
     check_remotes_used,
     choose_outside,
     choose_strategy,
+    make_remote_spec,
     select_used_remotes,
 )
 from spark_cep.udfs.remote_spec import Caching
@@ -94,6 +96,13 @@ def test_a_table_is_a_dataframe_and_no_stream() -> None:
         ({"batch_size": 0}, "batch_size is 0", "1 or more"),
         ({"max_in_flight": True}, "max_in_flight is True", "1 or more"),
         ({"on_error": "ignore"}, "on_error is 'ignore'", '"null"'),
+        ({"prefetch_budget": 0.5}, "prefetch_budget is 0.5", "1 or more"),
+        ({"prefetch_budget": float("inf")}, "prefetch_budget is inf", "1 or more"),
+        ({"prefetch_budget": True}, "prefetch_budget is True", "1 or more"),
+        ({"prefetch_budget": "2"}, "prefetch_budget is '2'", "1 or more"),
+        ({"max_wait": "soon"}, "max_wait is 'soon'", "a time above 0"),
+        ({"max_wait": 0}, "max_wait is 0", "a time above 0"),
+        ({"show_errors": "yes"}, "show_errors is 'yes'", "True or False"),
         ({"part_of": 3}, "part_of takes a function, not int", "Remote.fetch"),
     ],
 )
@@ -107,6 +116,25 @@ def test_times_are_texts_durations_or_seconds() -> None:
     for given in ("1500 milliseconds", timedelta(milliseconds=1500), 1.5):
         source: Any = cep.Remote.fetch(fetch, "double", timeout=given).source  # type: ignore[arg-type]
         assert source.fetch_policy.timeout == 1.5
+
+
+def test_the_bounds_of_a_source_reach_the_workers() -> None:
+    options: dict[str, Any] = {"prefetch_budget": 2, "max_wait": "200 ms", "show_errors": True}
+    made = {
+        "fetch": cep.Remote.fetch(fetch, "double", **options),
+        "redis": cep.Remote.redis("redis://cache", "l:{}", value_type="double", **options),
+        "sql": cep.Remote.sql(
+            "sqlite:///limits.db", "l", key="k", value="v", value_type="double", **options
+        ),
+        "http": cep.Remote.http("http://cache/{}", value_type="double", **options),
+    }
+    how = choose_strategy("auto", None, "any", "reuse")
+    types = ((pa.string(),), pa.float64())
+    for name, remote in made.items():
+        spec = make_remote_spec(remote, name, types, how, "token")
+        assert (spec.prefetch_budget, spec.max_wait, spec.show_errors) == (2.0, 0.2, True), name
+    plain = make_remote_spec(cep.Remote.fetch(fetch, "double"), "limits", types, how, "token")
+    assert (plain.prefetch_budget, plain.max_wait, plain.show_errors) == (1.3, None, False)
 
 
 def test_what_cannot_travel_is_named_before_any_job() -> None:

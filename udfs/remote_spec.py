@@ -53,7 +53,9 @@ class RemoteSpec:
     of the whole that is fetched for it; `fetch` then takes keys of wholes and returns for each a
     mapping of its parts. `ttl`: the seconds after which a value is fetched again in the next
     trigger. `token`: one per call of match_pattern, so that no two queries share a cache.
-    `is_local`: `fetch` answers at once, so nothing is prefetched or postponed."""
+    `is_local`: `fetch` answers at once, so nothing is prefetched or postponed. `prefetch_budget`:
+    how many keys may be requested for each one that is needed. `max_wait`: the seconds that a
+    trigger of a stream waits for values. `show_errors`: failures quote exceptions."""
 
     name: str
     fetch: FetchFunction = field(repr=False, compare=False)
@@ -67,6 +69,9 @@ class RemoteSpec:
     part_of: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False)
     token: str = field(default="", compare=False)
     is_local: bool = False
+    prefetch_budget: float = 1.3
+    max_wait: float | None = None
+    show_errors: bool = False
 
     @property
     def prefetches(self) -> bool:

@@ -231,4 +231,7 @@ def make_remote_spec(
         ttl=source.ttl,
         part_of=source.part_of,
         token=token,
+        prefetch_budget=source.prefetch_budget,
+        max_wait=source.max_wait,
+        show_errors=source.show_errors,
     )
