@@ -132,6 +132,7 @@ class Meter:
         self.stretch = events.stretch()
         self.stretches = int(self.stretch[-1]) + 1 if events.size else 0
         self._partials = np.zeros(self.stretches, dtype=np.int64)
+        self._untested: npt.NDArray[np.int64] | None = None
         self._matches = np.zeros(self.stretches, dtype=np.int64)
         self._pairs = np.zeros(0 if limits.pairs is None else self.stretches, dtype=np.int64)
         self._seconds: npt.NDArray[np.float64] | None = None
@@ -181,7 +182,7 @@ class Meter:
 
     def count_join(self, node: tuple[int, frozenset[int]], pairs: int, partials: int) -> None:
         """Work of one join: the pairs evaluated and the partial matches they gave."""
-        if self.deadline is not None:
+        if self.deadline is not None and pairs:
             self.deadline.count_tested(pairs)
         counts = self._nodes.setdefault(node, [0, 0])
         counts[0] += pairs
@@ -224,13 +225,34 @@ class Meter:
 
     def count_partials(self, earliest: Positions) -> None:
         """Counts new partial matches, by the position of their earliest row."""
+        self.metrics.partial_matches += len(earliest)
+        self.charge_partials(earliest)
+
+    def charge_partials(self, earliest: Positions) -> None:
+        """Counts them against the limit."""
         if not len(earliest):
             return
-        self.metrics.partial_matches += len(earliest)
         peak = self._count(
             self._partials, earliest, self._limits.partial_matches, "partial_matches"
         )
         self.metrics.peak_partial_matches = max(self.metrics.peak_partial_matches, peak)
+
+    def count_untested(self, earliest: Positions) -> bool:
+        """Counts partial matches that a condition may still drop. Whether one of the limits would
+        be passed if they all met it."""
+        self.metrics.partial_matches += len(earliest)
+        limit = self._limits.partial_matches
+        if limit is None or not len(earliest):
+            return False
+        if self._untested is None:
+            self._untested = np.zeros(self.stretches, dtype=np.int64)
+        np.add.at(self._untested, self.stretch[earliest], 1)
+        low, high = self.stretch[earliest.min()], self.stretch[earliest.max()] + 1
+        return bool((self._untested[low:high] + self._partials[low:high] > limit).any())
+
+    def forget_untested(self) -> None:
+        """They have been tested and charged."""
+        self._untested = None
 
     def count_matches(self, earliest: Positions) -> None:
         if len(earliest):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 
+from spark_cep.udfs.comparisons import evaluation_cost
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.expressions import Cell, RemoteCall, cells_of, remote_sources_of, variables_of
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.events.partials import BranchSlots, Partials
+    from spark_cep.udfs.events.partials import BranchSlots
     from spark_cep.udfs.events.steps import Step
-    from spark_cep.udfs.events.table import Flags, Positions
+    from spark_cep.udfs.events.table import Positions
     from spark_cep.udfs.program import Condition, Program
+    from spark_cep.udfs.remote_spec import RemoteSpec
     from spark_cep.udfs.values.vectors import RemoteValues
 
 
@@ -24,24 +26,12 @@ if TYPE_CHECKING:
 MAX_WAITING_BITS = 62
 
 
-@dataclass(frozen=True)
-class RemoteReads:
-    """Conditions of the next steps on remote data with known keys: tests, and the equalities by
-    which rows are looked up."""
-
-    tests: tuple[Condition, ...]
-    equalities: tuple[Condition, ...]
-
-    def conditions(self) -> tuple[Condition, ...]:
-        return tuple(dict.fromkeys(self.tests + self.equalities))
-
-
 class RemoteNeeds:
     """The remote data that the conditions of one branch read, and when its keys are known.
 
     A key is known as soon as the variables that it is made of are bound; the condition can be
-    tested when all of its variables are. Conditions whose data may be late have a bit of their own
-    in `Partials.waiting`.
+    tested when all of its variables are. Where a condition may be postponed, every remote condition
+    has a bit of its own: those after it wait as well, because what fails it needs nothing.
     """
 
     def __init__(self, program: Program, slots: BranchSlots) -> None:
@@ -53,60 +43,45 @@ class RemoteNeeds:
             if remote_sources_of(c.expression) and not c.variables & negated
             and c.variables <= self._slot_of.keys()
         ]  # fmt: skip
+        found.sort(key=evaluation_cost)  # as steps test them
         strategies = {
             id(c): [program.remotes[r] for r in remote_sources_of(c.expression)] for c in found
         }
-        postponed = [c for c in found if any(r.postpones for r in strategies[id(c)])]
         at_end = [c for c in found if any(r.strategy == "post" for r in strategies[id(c)])]
-        others = [c for c in postponed if c not in at_end]
-        self._postponed = (at_end + others)[:MAX_WAITING_BITS]
-        self._bits = {id(c): 1 << place for place, c in enumerate(self._postponed)}
+        waits = {id(c) for c in found if any(r.postpones for r in strategies[id(c)])}
+        others = [c for c in found if c not in at_end] if waits else []
+        self._conditions = (at_end + others)[:MAX_WAITING_BITS]
+        self._bits = {id(c): 1 << place for place, c in enumerate(self._conditions)}
+        self._waits = waits & self._bits.keys()
         self._at_end = {id(c) for c in at_end} & self._bits.keys()
         self._prefetched = [c for c in found if any(r.prefetches for r in strategies[id(c)])]
         self.bits_at_end = sum(self._bits[each] for each in self._at_end)
+        self.bits_on_the_way = sum(self._bits.values()) - self.bits_at_end
 
     def is_postponed(self, condition: Condition) -> bool:
-        return id(condition) in self._bits
+        """Whether the condition is tested later where its data has not arrived."""
+        return id(condition) in self._waits
 
     def is_at_end(self, condition: Condition) -> bool:
         """Whether the condition is tested on complete matches only."""
         return id(condition) in self._at_end
 
+    def has_bit(self, condition: Condition) -> bool:
+        return id(condition) in self._bits
+
     def bit(self, condition: Condition) -> int:
         return self._bits[id(condition)]
 
-    def untested(self, partials: Partials) -> list[Condition]:
-        """The conditions that some of the partials have not been tested for."""
-        if partials.waiting is None or not len(partials):
-            return []
-        some = int(np.bitwise_or.reduce(partials.waiting))
-        return [c for c in self._postponed if some & self._bits[id(c)]]
+    def of_bits(self, waiting: Positions) -> list[Condition]:
+        """The conditions whose bits are set somewhere, in the order in which they are tested."""
+        some = int(np.bitwise_or.reduce(waiting)) if len(waiting) else 0
+        return [c for c in self._conditions if some & self._bits[id(c)]]
 
-    def waiting_for(self, partials: Partials, condition: Condition) -> Positions:
-        if partials.waiting is None:
-            return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(partials.waiting & self.bit(condition))
-
-    def drop_failed(
-        self, partials: Partials, condition: Condition, which: Positions, held: Flags
-    ) -> Partials:
-        """The partials without those of `which` that failed, the others marked as tested."""
-        assert partials.waiting is not None
-        waiting = partials.waiting.copy()
-        waiting[which] &= ~self.bit(condition)
-        kept = np.ones(len(partials), dtype=np.bool_)
-        kept[which] = held
-        return replace(partials, waiting=waiting if waiting.any() else None).take(kept)
-
-    def remote_reads(self, steps: Sequence[Step], bound: frozenset[int]) -> RemoteReads:
-        """The remote data that the steps read and whose keys depend on bound slots alone."""
-
-        def with_known_keys(conditions: Iterator[Condition]) -> tuple[Condition, ...]:
-            return tuple(c for c in conditions if self.is_postponed(c) and self.calls(c, bound))
-
-        tests = with_known_keys(c for step in steps for c in step.tests if not self.is_at_end(c))
-        equal = with_known_keys(e.condition for step in steps for e in step.equalities)
-        return RemoteReads(tests, equal)
+    def known_equalities(self, steps: Sequence[Step], bound: frozenset[int]) -> list[Condition]:
+        """The equalities by which the steps look up rows and whose keys depend on bound slots
+        alone, where their data may be late."""
+        found = (e.condition for step in steps for e in step.equalities)
+        return [c for c in dict.fromkeys(found) if self.is_postponed(c) and self.calls(c, bound)]
 
     def prefetchable(self, bound: frozenset[int]) -> list[Condition]:
         """Conditions of later steps whose keys are known now, so that they can be fetched ahead."""
@@ -140,6 +115,83 @@ def distinct_ids(ids: Positions) -> Positions:
     """The ids without NULL keys, each once."""
     found = np.unique(ids)
     return found[found >= 0]
+
+
+# ---- what is likely to be needed ----------------------------------------------------------------
+
+
+# A state of partial matches has shown how many of its keys are needed when it had so many.
+LEAST_OFFERED = 32
+
+
+class NeedHistory:
+    """Which keys of a source were needed, and which could have been fetched ahead by then, for each
+    state of partial matches that knows keys: Algorithm 3's history of hits.
+
+    Fetching ahead is worth its while where P(needed) x (the latency of a call) exceeds P(not
+    needed) x (the time that a key takes the source, which is a call's latency by calls in flight);
+    the budget bounds what is fetched in vain beyond that.
+    """
+
+    def __init__(self, remote: RemoteSpec) -> None:
+        in_flight = remote.fetch_policy.in_flight
+        self.least_share = max(1.0 / max(remote.prefetch_budget, 1.0), 1.0 / (1.0 + in_flight))
+        self._needed = _IdFlags()
+        self._offered: dict[Hashable, _IdFlags] = {}
+
+    def need(self, ids: Positions) -> None:
+        self._needed.set(ids)
+
+    def offer(self, state: Hashable, ids: Positions) -> None:
+        """Partial matches in this state know these keys."""
+        self._offered.setdefault(state, _IdFlags()).set(ids)
+
+    def share(self, state: Hashable) -> float | None:
+        """How many of the keys that a state knew were needed. None: it had too few."""
+        offered = self._offered.get(state)
+        if offered is None or offered.count() < LEAST_OFFERED:
+            return None
+        return offered.count(self._needed) / offered.count()
+
+    def is_worth(self, state: Hashable) -> bool:
+        """Whether keys of this state are to be fetched ahead."""
+        share = self.share(state)
+        return share is not None and share >= self.least_share
+
+
+class _IdFlags:
+    """A set of ids as flags, which grow with the greatest of them."""
+
+    def __init__(self) -> None:
+        # The last place is for the id -1, which stands for no key.
+        self._flags = np.zeros(64, dtype=np.bool_)
+
+    def set(self, ids: Positions) -> None:
+        most = int(ids.max(initial=-1)) + 2
+        if most > len(self._flags):
+            grown = np.zeros(max(most, 2 * len(self._flags)), dtype=np.bool_)
+            grown[: len(self._flags) - 1] = self._flags[:-1]
+            self._flags = grown
+        self._flags[ids] = True
+
+    def count(self, others: _IdFlags | None = None) -> int:
+        """How many ids there are; those that are in `others` too."""
+        mine = self._flags[:-1]
+        if others is None:
+            return int(np.count_nonzero(mine))
+        size = min(len(mine), len(others._flags) - 1)
+        return int(np.count_nonzero(mine[:size] & others._flags[:size]))
+
+
+# Lookups live as long as their query in a worker, so buckets and triggers learn from those before.
+_histories: WeakKeyDictionary[RemoteValues, NeedHistory] = WeakKeyDictionary()
+
+
+def need_history(lookup: RemoteValues) -> NeedHistory:
+    history = _histories.get(lookup)
+    if history is None:
+        history = _histories[lookup] = NeedHistory(lookup.remote)
+    return history
 
 
 # ---- fetching for whole sets of rows -------------------------------------------------------------

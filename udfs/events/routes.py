@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -229,7 +230,17 @@ def join_units(
     """
     for unit in units:
         for partials in _join_unit(walk, task, step, unit):
-            yield from walk.complete(task.bound, step, partials)
+            yield from _go_on(walk, task, step, partials)
+
+
+def _go_on(walk: BranchWalk, task: WalkTask, step: Step, joined: Partials) -> Iterator[WalkTask]:
+    walk.matching.meter.count_join((walk.branch, task.bound | step.unit), 0, len(joined))
+    if walk.matching.meter.trace is not None:
+        walk.matching.meter.trace.add(None, joined.latest)
+    if walk.keeps_all or task.bound | step.unit != walk.target:
+        walk.count_partials(joined)
+    if len(joined):
+        yield from walk.complete(task.bound, step, joined)
 
 
 def _join_unit(walk: BranchWalk, task: WalkTask, step: Step, unit: JoinUnit) -> Iterator[Partials]:
@@ -254,13 +265,8 @@ def _join_unit(walk: BranchWalk, task: WalkTask, step: Step, unit: JoinUnit) -> 
             meter.trace.add(np.maximum(partials.latest[pick], right.latest[chosen]), None)
         joined = _merge_sides(partials.take(pick[possible]), right.take(chosen[possible]))
         joined = _apply_tests(walk, step, joined)
-        meter.count_join(node, len(place), len(joined))
-        if meter.trace is not None:
-            meter.trace.add(None, joined.latest)
-        if walk.keeps_all or task.bound | step.unit != walk.target:
-            meter.count_partials(joined.earliest)
-        if len(joined):
-            yield joined
+        meter.count_join(node, len(place), 0)
+        yield walk.keep_decided(joined, partial(_go_on, walk, task, step))
 
 
 def _possible_pairs(

@@ -9,15 +9,13 @@ round are complete lists for the next slot and shorter ones for the next round.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.candidates import PositionRanges, find_scope, narrow_ranges, pair_blocks
 from spark_cep.udfs.events.negation import NegationChecker
 from spark_cep.udfs.events.partials import (
@@ -27,14 +25,13 @@ from spark_cep.udfs.events.partials import (
     Partials,
     looks_back,
 )
-from spark_cep.udfs.events.remote_needs import RemoteNeeds, distinct_ids
+from spark_cep.udfs.events.postponed import PostponedTasks
 from spark_cep.udfs.expressions import remote_sources_of
 from spark_cep.udfs.program import PartialState
 
 if TYPE_CHECKING:
     from spark_cep.udfs.events.candidates import SlotCandidates
     from spark_cep.udfs.events.context import AdvanceContext, PartialObserver
-    from spark_cep.udfs.events.partials import LookupKeyIds
     from spark_cep.udfs.events.steps import BranchSteps, Step
     from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.program import Condition, Slot
@@ -49,13 +46,11 @@ class WalkTask:
     """Partials in which the slots of `bound` are filled.
 
     `growing`: the step of a list that has begun in them and is not in `bound` yet.
-    `skips_waiting`: the task goes on before the remote data it waits for has arrived.
     """
 
     partials: Partials
     bound: frozenset[int]
     growing: Step | None = None
-    skips_waiting: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +69,18 @@ class StepCandidates:
     def counts(self) -> Positions:
         counts: Positions = np.maximum(self.ranges.high - self.ranges.low, 0)
         return counts
+
+
+@dataclass(frozen=True)
+class TestedPairs:
+    """Pairs of a partial and an element. `reader`: of the pairs, where they were tested."""
+
+    reader: CellReader
+    pick: Positions
+    elements: Positions
+
+    def take(self, places: Positions) -> TestedPairs:
+        return replace(self, pick=self.pick[places], elements=self.elements[places])
 
 
 class WalkRoute(Protocol):
@@ -148,7 +155,7 @@ class BranchWalk:
     ) -> WalkTask | None:
         """The part of the task that can go on now; tasks whose data has arrived come next."""
         assert self._postponed is not None
-        resolved = self._postponed.resolve(task, route)
+        resolved = self._postponed.resolve(task, route, pending)
         arrived = self._postponed.arrived_tasks()
         if arrived is not None:
             pending.append(arrived)
@@ -188,6 +195,10 @@ class BranchWalk:
             if looks_back(condition, self.slot(step.slot).variables):
                 continue
             partials = self.keep_held(condition, partials)
+        partials = self.keep_decided(partials, partial(self._started, step))
+        yield from self._started(step, partials)
+
+    def _started(self, step: Step, partials: Partials) -> Iterator[WalkTask]:
         self._count(step, partials, frozenset())
         if self.observer is not None:
             at = self._state(frozenset(), step)
@@ -229,6 +240,12 @@ class BranchWalk:
         for condition in step.on_complete:
             if len(partials):
                 partials = self.keep_held(condition, partials)
+        partials = self.keep_decided(partials, partial(self._completed, bound, step))
+        yield from self._completed(bound, step, partials)
+
+    def _completed(
+        self, bound: frozenset[int], step: Step, partials: Partials
+    ) -> Iterator[WalkTask]:
         for check in step.negations:
             if len(partials):
                 partials = partials.take(self._negations.allow(check, partials))
@@ -240,18 +257,36 @@ class BranchWalk:
 
     def keep_held(self, condition: Condition, partials: Partials) -> Partials:
         """The partials that meet a condition, or wait for the remote data that it reads."""
-        held, bits = self._test(condition, self.reader(partials))
+        held, bits = self._test(condition, self.reader(partials), partials.waiting)
         return (partials if bits is None else partials.wait_for(bits)).take(held)
 
-    def _test(self, condition: Condition, reader: CellReader) -> tuple[Flags, Positions | None]:
+    def keep_decided(
+        self, partials: Partials, go_on: Callable[[Partials], Iterator[WalkTask]]
+    ) -> Partials:
+        """The partials that wait for no remote data; the others go on when it has arrived."""
+        waiting = partials.waiting
+        if self._postponed is None or waiting is None:
+            return partials
+        postponed = self._postponed
+
+        def take(places: Positions) -> Partials:
+            return replace(partials.take(places), waiting=postponed.bits_at_end(waiting[places]))
+
+        reader = replace(self.reader(partials), pick=np.arange(len(partials)))
+        decided = postponed.park(reader, waiting, lambda places: go_on(take(places)))
+        return partials if decided is None else take(decided)
+
+    def _test(
+        self, condition: Condition, reader: CellReader, waiting: Positions | None
+    ) -> tuple[Flags, Positions | None]:
         """Which partials (or pairs) go on; where some were not tested, also the condition's bit
-        for these and 0 for the others."""
+        for these and 0 for the others. `waiting`: the bits of conditions before it."""
         meter = self.matching.meter
         if self._postponed is None or not remote_sources_of(condition.expression):
             held = reader.holds(condition)
             meter.count_results(condition, held)
             return held, None
-        held, untested = self._postponed.test(condition, reader)
+        held, untested = self._postponed.test(condition, reader, waiting)
         if untested is None:
             meter.count_results(condition, held)
             return held, None
@@ -320,22 +355,54 @@ class BranchWalk:
                 if not len(pick):
                     continue
             self.matching.meter.count_pairs(partials.earliest, pick)
-            kept, chosen, bits = self.test_pairs(
+            pairs, waiting = self.test_pairs(
                 step, partials, candidates.reader, pick, elements[place]
             )
-            self.matching.meter.count_join(node, len(pick), len(kept))
-            self._trace(step, partials, (pick, elements[place]), (kept, chosen))
+            if waiting is not None:
+                pairs, waiting = self._park_pairs(task, step, pairs, waiting)
+            self.matching.meter.count_join(node, len(pick), len(pairs.pick))
+            self._trace(step, partials, (pick, elements[place]), (pairs.pick, pairs.elements))
             if not has_prefetched:
                 assert self._postponed is not None
                 self._postponed.prefetch_block(step, candidates, len(pick))
                 has_prefetched = True
-            if len(kept):
-                extended = self._extend_partials(step, partials, kept, chosen, task.bound)
-                extended = extended if bits is None else extended.wait_for(bits)
-                if at is not None:
-                    extended = self._observe(at, task.bound | step.unit, extended)
-                if len(extended):
-                    yield extended
+            extended = self._bind_pairs(task, step, pairs, waiting)
+            if len(extended):
+                yield extended
+
+    def _park_pairs(
+        self, task: WalkTask, step: Step, pairs: TestedPairs, waiting: Positions
+    ) -> tuple[TestedPairs, Positions | None]:
+        """The pairs that wait for no remote data; the others go on when it has arrived."""
+        assert self._postponed is not None
+        postponed = self._postponed
+        node = self.branch, task.bound | step.unit
+
+        def go_on(places: Positions) -> Iterator[WalkTask]:
+            late = pairs.take(places)
+            self.matching.meter.count_join(node, 0, len(places))
+            self._trace(step, task.partials, (places[:0], places[:0]), (late.pick, late.elements))
+            bits = postponed.bits_at_end(waiting[places])
+            extended = self._bind_pairs(task, step, late, bits)
+            if len(extended):
+                yield from self._bound_tasks(task.bound, step, extended)
+
+        decided = postponed.park(pairs.reader, waiting, go_on)
+        if decided is None:
+            return pairs, waiting
+        return pairs.take(decided), postponed.bits_at_end(waiting[decided])
+
+    def _bind_pairs(
+        self, task: WalkTask, step: Step, pairs: TestedPairs, waiting: Positions | None
+    ) -> Partials:
+        """The partials that pairs make. `waiting`: bits of conditions for complete matches."""
+        if not len(pairs.pick):
+            return task.partials.take(pairs.pick)
+        extended = self._extend_partials(step, task, pairs, waiting)
+        if self.observer is not None:
+            at = self._state(task.bound, step, task.partials)
+            extended = self._observe(at, task.bound | step.unit, extended)
+        return extended
 
     # ---- observed partial matches --------------------------------------------------------------
 
@@ -390,13 +457,13 @@ class BranchWalk:
         reader: CellReader,
         pick: Positions,
         elements: Positions,
-    ) -> tuple[Positions, Positions, Positions | None]:
+    ) -> tuple[TestedPairs, Positions | None]:
         """The pairs that meet the step's conditions, with bits of those not tested yet."""
         kept = self._possible_pairs(step, partials, pick, elements)
         if kept is not None:
             pick, elements = pick[kept], elements[kept]
         if not step.tests:
-            return pick, elements, None
+            return TestedPairs(reader, pick, elements), None
         waiting = None
         pairs = self._pair_reader(step, partials, reader, pick, elements)
         growing = step.slot in partials.elements
@@ -406,7 +473,7 @@ class BranchWalk:
                 break
             if not growing and looks_back(condition, variables):
                 continue
-            held, bits = self._test(condition, pairs)
+            held, bits = self._test(condition, pairs, waiting)
             if bits is not None:
                 waiting = bits if waiting is None else waiting | bits
             survivors = np.flatnonzero(held)
@@ -414,7 +481,7 @@ class BranchWalk:
                 pick, elements = pick[survivors], elements[survivors]
                 pairs = pairs.select(survivors)
                 waiting = None if waiting is None else waiting[survivors]
-        return pick, elements, waiting
+        return TestedPairs(pairs, pick, elements), waiting
 
     def _possible_pairs(
         self, step: Step, partials: Partials, pick: Positions, elements: Positions
@@ -463,13 +530,12 @@ class BranchWalk:
     def _extend_partials(
         self,
         step: Step,
-        partials: Partials,
-        pick: Positions,
-        elements: Positions,
-        bound_before: frozenset[int],
+        task: WalkTask,
+        pairs: TestedPairs,
+        waiting: Positions | None,
     ) -> Partials:
-        filled = self.slots.elements[step.slot]
-        base = partials.take(pick)
+        filled, elements = self.slots.elements[step.slot], pairs.elements
+        base = task.partials.take(pairs.pick)
         bound = elements
         if self.slot(step.slot).is_list:
             bound = elements[:, np.newaxis]
@@ -481,311 +547,22 @@ class BranchWalk:
             earliest=np.minimum(base.earliest, filled.first_row(elements)),
             latest=np.maximum(base.latest, filled.last_row(elements)),
         )
-        self._count(step, extended, bound_before)
+        extended = extended if waiting is None else extended.wait_for(waiting)
+        self._count(step, extended, task.bound)
         return extended
 
     def _count(self, step: Step, partials: Partials, bound: frozenset[int]) -> None:
         final = bound | step.unit == self.target
         if self.keeps_all or not final or self.slot(step.slot).is_list:
+            self.count_partials(partials)
+
+    def count_partials(self, partials: Partials) -> None:
+        """Counts new partial matches; those that wait for a test, when they have met it."""
+        if self._postponed is None or partials.waiting is None:
             self.matching.meter.count_partials(partials.earliest)
+        else:
+            self._postponed.count_untested(partials)
 
 
 def _total_pairs(ranges: PositionRanges) -> int:
     return int(np.maximum(ranges.high - ranges.low, 0).sum())
-
-
-# ---- remote data: park, prefetch, postpone -------------------------------------------------------
-
-
-# No more partial matches than this are parked at once.
-MAX_PARKED_PARTIALS = 1 << 20
-# Complete matches are tested in blocks of this size.
-MATCH_BLOCK = 1 << 17
-# Expected number of pairs per partial match while nothing is known.
-DEFAULT_PAIRS = 8.0
-# A candidate's key is fetched ahead if at least this many pairs are expected to read it.
-PREFETCH_THRESHOLD = 0.5
-
-
-@dataclass(frozen=True)
-class ParkedTask:
-    """A task that waits for remote data, and the key ids that it waits for, by source.
-
-    `can_skip`: the next step can be taken before the data has arrived.
-    """
-
-    task: WalkTask
-    key_ids: tuple[tuple[int, Positions], ...]
-    can_skip: bool
-
-
-class PostponedTasks:
-    """The tasks of one walk that wait for remote data.
-
-    The walk goes on with other partial matches while some are parked, and takes them up again
-    when their data has arrived. This costs no additional partial match, because all events of an
-    advance are known before it begins; in an engine that takes events one by one (EIRES, LzEval)
-    it would. Only when everything waits may partial matches go on untested, and only where that
-    is expected to pay. `Partials.waiting` then has a bit for each condition that they were not
-    tested for, and these are tested before a match is given.
-
-    Under the strategy "post" the bit is set and nothing is fetched until matches are complete.
-    """
-
-    def __init__(self, walk: BranchWalk) -> None:
-        self._walk = walk
-        self._needs = RemoteNeeds(walk.matching.program, walk.slots)
-        self._lookups = walk.matching.tally.lookups
-        self._costs = walk.matching.program.costs or TYPICAL_COSTS
-        self._parked: deque[ParkedTask] = deque()
-        self._complete: list[WalkTask] = []
-        self._parked_partials = self._complete_partials = 0
-        self._seen_arrivals = 0
-
-    @property
-    def size(self) -> int:
-        """The partial matches that wait."""
-        return self._parked_partials + self._complete_partials
-
-    # ---- tests ---------------------------------------------------------------------------------
-
-    def test(self, condition: Condition, reader: CellReader) -> tuple[Flags, Flags | None]:
-        """Which partials (or pairs) may go on, and which of them were not tested."""
-        needs = self._needs
-        if needs.is_postponed(condition) and needs.is_at_end(condition):
-            every = np.ones(len(reader), dtype=np.bool_)
-            return every, every
-        key_ids = list(reader.key_ids(condition))
-        self._fetch(key_ids)
-        if not needs.is_postponed(condition):
-            return reader.holds(condition), None
-        ready = self._ready(key_ids, len(reader))
-        if ready.all():
-            return reader.holds(condition), None
-        held = ~ready
-        some = np.flatnonzero(ready)
-        if len(some):
-            held[some] = reader.select(some).holds(condition)
-        return held, ~ready
-
-    def bit(self, condition: Condition) -> int:
-        return self._needs.bit(condition)
-
-    def prefetch_block(self, step: Step, candidates: StepCandidates, done: int) -> None:
-        """Fetches ahead what the pairs after the first `done`, one block, are likely to read.
-
-        The first block has shown how selective the tests are that come before.
-        """
-        conditions = self._needs.slot_prefetches(step, step.slot)
-        if not conditions or int(candidates.counts().sum()) <= done:
-            return
-        pairs = _pairs_per_candidate(candidates)
-        for condition in conditions:
-            share = 1.0
-            for other in step.tests[: step.tests.index(condition)]:
-                share *= self._walk.matching.meter.observed_selectivity(other)
-            likely = candidates.elements[np.flatnonzero(pairs * share >= PREFETCH_THRESHOLD)]
-            if len(likely):
-                first = self._walk.slots.elements[step.slot].first_row(likely)
-                bound = likely[:, np.newaxis] if self._walk.slot(step.slot).is_list else likely
-                reader = self._walk.reader(Partials({step.slot: bound}, first, first))
-                self._fetch(reader.key_ids(condition, {step.slot}), ahead=True)
-
-    # ---- resolving tasks -----------------------------------------------------------------------
-
-    def resolve(self, task: WalkTask, route: WalkRoute) -> WalkTask | None:
-        """The part of a task that can go on now; the rest is parked."""
-        for lookup in self._lookups:
-            lookup.settle()
-        task = self._test_waiting(task)
-        if not len(task.partials):
-            return None
-        if task.bound == self._walk.target and task.growing is None:
-            return self._take_decided(task)
-        if task.skips_waiting:
-            return replace(task, skips_waiting=False)
-        steps = (task.growing,) if task.growing is not None else route.steps(self._walk, task)
-        task = self._drop_dead_ends(task, steps)
-        if task.growing is None:
-            for condition in self._needs.prefetchable(task.bound):
-                reader = self._walk.reader(task.partials)
-                self._fetch(reader.key_ids(condition, task.bound), ahead=True)
-        return self._split_ready(task, steps)
-
-    def arrived_tasks(self) -> Iterator[WalkTask] | None:
-        """Tasks whose data has arrived, if there are any."""
-        if self._complete_partials > MATCH_BLOCK:
-            return self._finish_complete()
-        if self._parked_partials > MAX_PARKED_PARTIALS:
-            return self.next_parked()
-        arrivals = sum(lookup.arrivals for lookup in self._lookups)
-        if arrivals == self._seen_arrivals or not self._parked:
-            return None
-        self._seen_arrivals = arrivals
-        ready = [each for each in self._parked if self._is_ready(each)]
-        released = {id(each) for each in ready}
-        self._parked = deque(each for each in self._parked if id(each) not in released)
-        return self._release(ready) if ready else None
-
-    def next_parked(self) -> Iterator[WalkTask] | None:
-        """The next tasks when nothing else is left to do; None if nothing is parked."""
-        if not self._parked:
-            return self._finish_complete() if self._complete else None
-        for number, each in enumerate(self._parked):
-            is_ready = self._is_ready(each)
-            if is_ready or self._pays(each):
-                del self._parked[number]
-                task = replace(each.task, skips_waiting=not is_ready)
-                return self._release([replace(each, task=task)])
-        first = self._parked.popleft()
-        for remote, ids in first.key_ids:
-            self._lookups[remote].wait(ids)
-        return self._release([first])
-
-    def _release(self, parked: Sequence[ParkedTask]) -> Iterator[WalkTask]:
-        self._parked_partials -= sum(len(each.task.partials) for each in parked)
-        return iter([each.task for each in parked])
-
-    def _finish_complete(self) -> Iterator[WalkTask]:
-        """Complete matches that meet the conditions still open, all their data fetched at once."""
-        tasks, self._complete, self._complete_partials = self._complete, [], 0
-        for task in tasks:
-            for condition in self._needs.untested(task.partials):
-                which = self._needs.waiting_for(task.partials, condition)
-                self._fetch(self._walk.reader(task.partials.take(which)).key_ids(condition))
-        for task in tasks:
-            tested = self._test_waiting(task, waits=True)
-            if len(tested.partials):
-                yield tested
-
-    def _take_decided(self, task: WalkTask) -> WalkTask | None:
-        """The matches of a complete task that met all conditions; others are kept for later."""
-        waiting = task.partials.waiting
-        if waiting is None:
-            return task
-        undecided = waiting != 0
-        if undecided.any():
-            self._complete.append(replace(task, partials=task.partials.take(undecided)))
-            self._complete_partials += int(np.count_nonzero(undecided))
-        decided = task.partials.take(~undecided)
-        return replace(task, partials=decided) if len(decided) else None
-
-    def _test_waiting(self, task: WalkTask, *, waits: bool = False) -> WalkTask:
-        """The task without partials that fail a condition whose data has arrived meanwhile.
-
-        `waits`: wait for the data, so that every condition is decided.
-        """
-        needs, partials = self._needs, task.partials
-        for condition in needs.untested(partials):
-            if needs.is_at_end(condition) and not waits:
-                continue
-            which = needs.waiting_for(partials, condition)
-            reader = self._walk.reader(partials.take(which))
-            if not waits:
-                ready = np.flatnonzero(self._ready(reader.key_ids(condition), len(reader)))
-                which, reader = which[ready], reader.select(ready)
-            if len(which):
-                held = reader.holds(condition)
-                self._walk.matching.meter.count_results(condition, held)
-                partials = needs.drop_failed(partials, condition, which, held)
-        return replace(task, partials=partials)
-
-    # ---- parking -------------------------------------------------------------------------------
-
-    def _drop_dead_ends(self, task: WalkTask, steps: Sequence[Step]) -> WalkTask:
-        """The task without partials that no row can follow, so that nothing is fetched for them.
-
-        Only where something would be fetched, and where finding candidates needs no remote data.
-        """
-        fetches = self._needs.remote_reads(steps, task.bound).tests or self._needs.prefetchable(
-            task.bound
-        )
-        if task.growing is not None or len(steps) > 1 or not fetches:
-            return task
-        (step,) = steps
-        if len(step.unit) > 1 or any(
-            remote_sources_of(e.condition.expression) for e in step.equalities
-        ):
-            return task
-        candidates = self._walk.find_candidates(
-            step, task.partials, self._walk.reader(task.partials)
-        )
-        return replace(task, partials=task.partials.take(candidates.counts() > 0))
-
-    def _split_ready(self, task: WalkTask, steps: Sequence[Step]) -> WalkTask | None:
-        """The part of a task whose next step has the data it reads; the rest is parked."""
-        partials, needs = task.partials, self._needs
-        if not len(partials):
-            return None
-        reads = needs.remote_reads(steps, task.bound)
-        undecided = np.zeros(len(partials), dtype=np.bool_)
-        if partials.waiting is not None:
-            undecided |= (partials.waiting & ~needs.bits_at_end) != 0
-        reader = self._walk.reader(partials)
-        for condition in reads.conditions():
-            undecided |= ~self._ready(reader.key_ids(condition, task.bound), len(partials))
-        if not undecided.any():
-            return task
-        can_skip = not reads.equalities and not any(
-            self._walk.slot(slot).is_list for step in steps for slot in step.unit
-        )
-        self._park(replace(task, partials=partials.take(undecided)), reads.conditions(), can_skip)
-        decided = partials.take(~undecided)
-        return replace(task, partials=decided) if len(decided) else None
-
-    def _park(self, task: WalkTask, conditions: Sequence[Condition], can_skip: bool) -> None:
-        partials = task.partials
-        reader = self._walk.reader(partials)
-        key_ids = [each for c in conditions for each in reader.key_ids(c, task.bound)]
-        for condition in self._needs.untested(partials):
-            if not self._needs.is_at_end(condition):
-                which = self._needs.waiting_for(partials, condition)
-                key_ids += self._walk.reader(partials.take(which)).key_ids(condition)
-        self._fetch(key_ids)
-        distinct = tuple((remote, distinct_ids(ids)) for remote, ids in key_ids)
-        self._parked.append(ParkedTask(task, distinct, can_skip))
-        self._parked_partials += len(partials)
-
-    def _is_ready(self, parked: ParkedTask) -> bool:
-        return all(self._lookups[remote].ready(ids).all() for remote, ids in parked.key_ids)
-
-    def _pays(self, parked: ParkedTask) -> bool:
-        """Whether to go on untested: the comparison of EIRES, Algorithm 4.
-
-        It weighs the latency that is hidden against the work on partial matches that will fail,
-        both in the time that this engine takes for its sets.
-        """
-        if not parked.can_skip:
-            return False
-        latency = max(self._lookups[remote].latency for remote, _ in parked.key_ids)
-        work = len(parked.task.partials) * DEFAULT_PAIRS * (self._costs.pair + self._costs.result)
-        kept = 1.0
-        for condition in self._needs.untested(parked.task.partials):
-            kept *= self._walk.matching.meter.observed_selectivity(condition)
-        return min(work, latency) > work * (1 - kept)
-
-    # ---- lookups -------------------------------------------------------------------------------
-
-    def _fetch(self, key_ids: LookupKeyIds, *, ahead: bool = False) -> None:
-        for remote, ids in key_ids:
-            lookup = self._lookups[remote]
-            if lookup.remote.prefetches or lookup.remote.caching.policy == "cost":
-                counts = np.bincount(ids.ravel() + 1)
-                present = np.flatnonzero(counts[1:])
-                lookup.needed(present, counts[1:][present], self._walk.branch)
-            lookup.ask(ids, ahead=ahead)
-
-    def _ready(self, key_ids: LookupKeyIds, size: int) -> Flags:
-        ready = np.ones(size, dtype=np.bool_)
-        for remote, ids in key_ids:
-            ready &= self._lookups[remote].ready(ids).all(axis=1)
-        return ready
-
-
-def _pairs_per_candidate(candidates: StepCandidates) -> Positions:
-    """The number of pairs that each candidate of a step is part of."""
-    counts = np.zeros(len(candidates.elements) + 1, dtype=np.int64)
-    some = candidates.ranges.low < candidates.ranges.high
-    np.add.at(counts, candidates.ranges.low[some], 1)
-    np.subtract.at(counts, candidates.ranges.high[some], 1)
-    return np.cumsum(counts[:-1])

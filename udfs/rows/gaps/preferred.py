@@ -262,10 +262,10 @@ class PreferredMatcher:
         while (tries := gallop.round()) is not None:
             partial, candidate, first, counts = tries
             self._budget.spend(front.partials.earliest[first], counts)
-            kept, rows, _ = self._walk.test_pairs(
+            tested, _ = self._walk.test_pairs(
                 step, front.partials, candidates.reader, partial, candidates.elements[candidate]
             )
-            yield kept, rows
+            yield tested.pick, tested.elements
 
 
 def _concatenate(parts: Sequence[GroupMatches]) -> GroupMatches:
