@@ -94,7 +94,7 @@ def test_a_failure_leaves_the_worker_as_an_error_of_ours() -> None:
         raise RemoteError("wrong password", hint="give one")
 
     with pytest.raises(WorkerError) as raised:
-        passed(remote(fails), batches([2]))
+        passed(remote(fails, show_errors=True), batches([2]))
     error = parse_error(str(raised.value))
     assert isinstance(error, RemoteError)
     assert "wrong password" in error.message

@@ -90,14 +90,16 @@ _PEAKS: Final = frozenset({"bytes"})
 
 @dataclass
 class LookupMetrics:
-    """`calls` of the source's function and the `keys` requested in them. `hits` and `misses`:
-    needed keys that were present or not, once per evaluation. `prefetched` keys, and how many of
-    them were used. `waited_s`: how long matching waited; `hidden_s`: the part of the latency of
-    fetches during which matching continued. `failures`: keys given up. `unasked`: keys in answers
-    that were not requested. `bytes`: the most that was kept after a block."""
+    """`calls` of the source's function and the `keys` requested in them, retries too. `used`: the
+    fetched keys whose value was read; `wasted`: the requested ones whose was not. `hits` and
+    `misses`: needed keys that were present or not, once per evaluation. `prefetched` keys, and how
+    many of them were used. `waited_s`: how long matching waited; `hidden_s`: for how long it
+    continued while a value was fetched that it read later. `failures`: keys given up. `unasked`:
+    keys in answers that were not requested. `bytes`: the most that was kept after a block."""
 
     calls: int = 0
     keys: int = 0
+    used: int = 0
     hits: int = 0
     misses: int = 0
     prefetched: int = 0
@@ -121,8 +123,13 @@ class LookupMetrics:
         vars(self).update(vars(LookupMetrics()))
         return taken
 
+    @property
+    def wasted(self) -> int:
+        # A value may be read in a later trigger than the one that fetched it.
+        return max(self.keys - self.used, 0)
+
     def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "wasted": self.wasted}
 
     @classmethod
     def from_dict(cls, counted: Mapping[str, Any]) -> LookupMetrics:

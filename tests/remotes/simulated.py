@@ -105,8 +105,11 @@ class Simulated:
             assert times, "waits for nothing"
             self.advance(max(min(times) - self.time, 0.0))
 
+    def cancel(self) -> list[KeyBatch]:
+        return self.trying.cancel()
+
     def close(self) -> None:
-        pass
+        self.trying.cancel()
 
     def advance(self, seconds: float) -> None:
         """Time passes: what ends meanwhile arrives."""
@@ -135,7 +138,7 @@ class Simulated:
             delays = self._source.delays
             delay = delays.pop(0) if delays else self._source.delay
             heapq.heappush(self._events, (self.time + delay, call.number, call))
-            self.most_running = max(self.most_running, len(self.trying._running))
+            self.most_running = max(self.most_running, len(self.trying._slots))
 
     def _arrive(self, arrival: FetchResult) -> None:
         self._arrived.append(arrival)

@@ -86,7 +86,7 @@ def test_a_call_that_hangs_holds_up_nothing_but_its_timeout() -> None:
             return dict.fromkeys(keys, -1)
         return tenfold(keys)
 
-    fetch_policy = FetchPolicy(timeout=0.05, backoff=0.01, in_flight=1)
+    fetch_policy = FetchPolicy(timeout=0.05, backoff=0.01, in_flight=2)
     lookup = Lookup(remote(hangs_once, fetch_policy=fetch_policy))
     ids = ids_of(lookup, 1)
     lookup.ask(ids)

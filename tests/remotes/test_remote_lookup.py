@@ -112,12 +112,19 @@ def test_garbage_ends_the_query_naming_remote_key_and_type() -> None:
 
 
 def test_a_value_that_is_an_error_fails_its_key_in_its_own_words() -> None:
-    source = Source({1: 10, 2: RemoteError("two rows for one key", hint="make them unique")})
-    lookup, _ = looked_up(source)
+    class ReadyMade(Source):
+        def scrub(self, text: str) -> str:
+            return text
+
+    error = RemoteError("two rows for one key", hint="make them unique")
+    lookup, _ = looked_up(ReadyMade({1: 10, 2: error}))
     with pytest.raises(RemoteError, match=r"^remote .limits.: two rows") as caught:
         lookup.wait(ids_of(lookup, 1, 2))
     assert caught.value.hint == "make them unique"
     assert evaluate(lookup, 1) == [10]
+    lookup, _ = looked_up(Source({1: 10, 2: error}))
+    with pytest.raises(RemoteError, match="for key 2 RemoteError instead of int64"):
+        lookup.wait(ids_of(lookup, 1, 2))
 
 
 def test_ids_that_nobody_has_asked_for_are_not_ready() -> None:

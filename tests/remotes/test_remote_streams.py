@@ -89,12 +89,14 @@ ROWS = [
 ]
 
 
-def stream_of(remote: RemoteSpec) -> Stream:
+CASE = Case(
+    seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).where("a.x <= b.t").within(100),
+    ROWS, order_by=("t",), partition_by=("k",),
+)  # fmt: skip
+
+
+def stream_of(remote: RemoteSpec, case: Case = CASE) -> Stream:
     """a then b with a looked-up value of a's x, which always holds."""
-    case = Case(
-        seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).where("a.x <= b.t").within(100),
-        ROWS, order_by=("t",), partition_by=("k",),
-    )  # fmt: skip
     stream = Stream(case, Plan("eager"))
     program = stream.job.program
     (condition,) = program.conditions

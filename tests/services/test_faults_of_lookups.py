@@ -155,7 +155,7 @@ def test_garbage_for_one_key_is_the_failure_of_that_key_only(redis_server: Redis
 
 def test_a_wrong_password_is_tried_once_and_not_shown(postgres: Postgres) -> None:
     source = make_sql_source(postgres.url(password="hunter2"), "t", key="a", value="b")
-    with lookup(source) as made:
+    with lookup(source, show_errors=True) as made:
         with pytest.raises(RemoteError, match="password authentication failed") as found:
             values(made, ["a"])
         assert made.metrics.calls == 1

@@ -116,10 +116,12 @@ def test_a_source_that_fails_ends_the_query_or_gives_null(rows: DataFrame) -> No
         raise ConnectionError("no route to host")
 
     pattern = PAIR.where("b.vol > remote('l', a.org)")
-    broken = cep.Remote.fetch(fails, "double", retries=0)
-    with pytest.raises(Exception, match="no route to host") as caught:
-        found(rows, pattern, remotes={"l": broken})
-    assert isinstance(cep.error_of(caught.value), cep.RemoteError)
+    for show_errors in (False, True):
+        broken = cep.Remote.fetch(fails, "double", retries=0, show_errors=show_errors)
+        with pytest.raises(Exception, match="1 attempt: ConnectionError") as caught:
+            found(rows, pattern, remotes={"l": broken})
+        assert isinstance(cep.error_of(caught.value), cep.RemoteError)
+        assert ("no route to host" in str(caught.value)) == show_errors
     silent = cep.Remote.fetch(fails, "double", retries=0, on_error="null")
     assert found(rows, pattern, remotes={"l": silent}) == []
 

@@ -203,7 +203,8 @@ def test_a_password_that_is_refused_is_said_and_not_shown(
         limited(rows, refused).collect()
     error = cep.error_of(caught.value)
     assert error is not None
-    assert "invalid username-password pair" in error.message
+    assert "AuthenticationError" in error.message
+    assert "pass password=" in str(error.hint)
     assert SECRET not in str(caught.value)
 
 

@@ -45,6 +45,9 @@ class Engine(Protocol[State]):
         """Says where looked-up values are shared: all of them within `scope`, those that may
         change within one trigger."""
 
+    def end_remotes(self) -> None:
+        """Nothing more is looked up: what has not been requested from a source will not be."""
+
     def set_deadline(self, deadline: Deadline | None) -> None:
         """When the following advances stop matching. Only event patterns have one."""
 

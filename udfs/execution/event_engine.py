@@ -64,6 +64,10 @@ class EventEngine:
     def open_remotes(self, scope: str, trigger: str | None = None) -> None:
         self._adaptive.lookups = _get_lookups(self._program, scope, trigger)
 
+    def end_remotes(self) -> None:
+        for lookup in self._adaptive.lookups:
+            lookup.end()
+
     def set_deadline(self, deadline: Deadline | None) -> None:
         self._adaptive.deadline = deadline
 
@@ -98,6 +102,9 @@ class EventEngine:
         return self._schema
 
     def take_metrics(self) -> dict[str, Any]:
+        late = {each.remote.name: each.metrics.take() for each in self._adaptive.lookups}
+        if late:  # calls that were made after the last match
+            self._adaptive.metrics.add(Metrics(remotes=late))
         taken, self._adaptive.metrics = self._adaptive.metrics, Metrics()
         taken.longest_task_us = round(self._clock.seconds * 1e6)
         taken.slow_tasks = int(self._clock.warnings > 0)

@@ -81,6 +81,9 @@ class RowEngine:
     def open_remotes(self, scope: str, trigger: str | None = None) -> None:
         """The engine of row patterns looks nothing up: Spark does, before it and behind it."""
 
+    def end_remotes(self) -> None:
+        pass
+
     def set_deadline(self, deadline: Deadline | None) -> None:
         """A row pattern has none: without one match, others would take its rows."""
         assert deadline is None

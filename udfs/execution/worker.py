@@ -58,6 +58,7 @@ def run(  # noqa: PLR0913 - what the driver ships
     within which remote values count as constant. `memory`: bytes that rows and their matching may
     take before rows are spilled; None: a default, less where the system grants little. `bound`:
     when matching stops, whatever was found by then."""
+    engine: Engine[Any] | None = None
     try:
         if bound is not None:
             _begin_task(bound)
@@ -83,12 +84,17 @@ def run(  # noqa: PLR0913 - what the driver ships
         matches = matcher.match(rows) if is_all else matcher.match_parts(rows, batches)
         del rows
         yield from matches
+        engine.end_remotes()
         metrics = {**engine.take_metrics(), **matcher.metrics()}
         yield metrics_row(engine.answer_schema(), metrics)
     except CepError as error:
         raise WorkerError(error) from None
     except MemoryError:
         raise WorkerError(memory_error()) from None
+    finally:
+        # Also where Spark closes the generator, because it needs no more rows.
+        if engine is not None:
+            engine.end_remotes()
 
 
 def _begin_task(bound: StageBound) -> None:

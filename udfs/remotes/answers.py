@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spark_cep.udfs.errors import CepError, RemoteError
-from spark_cep.udfs.remotes.fetching import FetchFailure
+from spark_cep.udfs.remotes.fetching import FetchFailure, shows_errors
 from spark_cep.udfs.remotes.keys import GrowableArray, canonical_key
 from spark_cep.udfs.remotes.store import (
-    ABSENT,
     FAILED,
     LEAST_BYTES,
     NULL_ROW,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 _MISSING = object()
 _HINT = 'check that the source answers, raise timeout or retries, or set on_error="null"'
+_HINT_TEXT = "show_errors=True shows the exception's text"
 _HINT_TYPE = "declare the type of the values as value_type, or convert them in the function"
 _HINT_PART = "return parts by their full keys, as part_of takes them"
 
@@ -60,8 +60,9 @@ class LookupValues:
     def error(self, element: int) -> RemoteError:
         failure = self._failures[element]
         self._failures.clear()
+        hint = _HINT if self._remote.show_errors else f"{_HINT}; {_HINT_TEXT}"
         return RemoteError(
-            failure.text, hint=failure.hint or _HINT, details={"remote": self._remote.name}
+            failure.text, hint=failure.hint or hint, details={"remote": self._remote.name}
         )
 
     def receive(self, arrival: FetchResult, metrics: LookupMetrics) -> None:
@@ -96,8 +97,7 @@ class LookupValues:
     def _give_up(self, arrival: FetchResult, metrics: LookupMetrics) -> None:
         elements = arrival.batch.elements
         if arrival.batch.ahead:
-            self._states.state.all[elements] = ABSENT
-            self._states.ahead.all[elements] = False
+            self._states.take_back(elements)
             return
         assert arrival.failure is not None
         failures = dict.fromkeys(elements.tolist(), arrival.failure)
@@ -111,6 +111,7 @@ class LookupValues:
             metrics.failures += len(elements)
             self._states.arrive(elements, np.full(len(elements), LEAST_BYTES), ended)
             self._states.failed_null.all[elements] = True
+            self._states.unused.all[elements] = False
         else:
             self._failures.update(failures)
             self._states.state.all[elements] = FAILED
@@ -191,7 +192,7 @@ class LookupValues:
         """The failure of one key. Ready-made sources return an error of this library as the value
         of a key, and its message is enough."""
         name = self._remote.name
-        if isinstance(value, CepError):
+        if isinstance(value, CepError) and shows_errors(self._remote):
             return FetchFailure(f"remote {name!r}: {value.message}", value.hint)
         return FetchFailure(f"remote {name!r} returned for key {key!r} {what}", _HINT_TYPE)
 

@@ -7,8 +7,9 @@ repeated after a pause that doubles, with jitter; a failed prefetch is dropped, 
 needed it yet. After several failures in a row the circuit is open: no call is made for a while,
 then a single one probes the source.
 
-Always holds: every batch ends exactly once, with a `FetchResult`, and at most `in_flight` calls
-run at the same time.
+Always holds: every batch ends exactly once, with a `FetchResult` or with `cancel`, and at most
+`in_flight` calls are under way at the source. A call that outlives its timeout keeps its slot until
+it returns, since the source still works on it.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from spark_cep.udfs.values.arrow_values import Array
 
 
-@dataclass
+@dataclass(eq=False)
 class KeyBatch:
     """A batch of `keys`, one for each of `elements`. `ahead`: nobody needs them yet.
-    `requested_at`: when, and `waited_s`: how long matching had waited in all by then."""
+    `requested_at`: when. `queued_at`: since when it waits for a slot, at this attempt."""
 
     elements: Array
     keys: list[Any]
@@ -44,7 +45,7 @@ class KeyBatch:
     number: int = 0
     attempts: int = 0
     requested_at: float = 0.0
-    waited_s: float = 0.0
+    queued_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,10 @@ class FetchScheduler:
         self._random = random
         self._on_result = on_result
         self._waiting = _BatchQueue()
+        # Calls whose answer is still expected, and the numbers of those that have not returned.
         self._running: dict[int, SourceCall] = {}
+        self._slots: set[int] = set()
+        self._stuck_since: float | None = None
         self._numbers = itertools.count()
         self.circuit = CircuitBreaker(remote.fetch_policy)
         self.calls = 0
@@ -175,14 +179,33 @@ class FetchScheduler:
         yield from self._waiting.by_number.values()
         yield from (call.batch for call in self._running.values())
 
+    @property
+    def has_free_slot(self) -> bool:
+        return len(self._slots) < self._fetch_policy.in_flight
+
+    def cancel(self) -> list[KeyBatch]:
+        """Takes back the batches without a call. Nobody needs the others any more, so their calls
+        are not repeated."""
+        waiting, self._waiting = self._waiting, _BatchQueue()
+        for call in self._running.values():
+            call.batch.ahead = True
+        return list(waiting.by_number.values())
+
+    def abandon(self) -> None:
+        """Expects no answers any more. Calls that have not returned keep their slots."""
+        self._running.clear()
+        self._stuck_since = None
+        self.circuit = CircuitBreaker(self._fetch_policy)
+
     def next(self, now: float) -> SourceCall | None:
         """The call to make now, if there is one."""
         self._expire(now)
         self._queue_due_retries(now)
+        self._expire_stuck(now)
         circuit = self.circuit
         if circuit.broken and now < circuit.until:
             self._give_up_waiting(now)
-        if len(self._running) >= self._fetch_policy.in_flight or not circuit.lets_pass(now):
+        if not self.has_free_slot or not circuit.lets_pass(now):
             return None
         batch = self._first()
         if batch is None:
@@ -190,16 +213,26 @@ class FetchScheduler:
         call = SourceCall(next(self._numbers), batch, now, circuit.broken)
         circuit.began()
         self._running[call.number] = call
+        self._slots.add(call.number)
         self.calls += 1
         self.keys += len(batch.keys)
         return call
 
     def answered(self, call: SourceCall, answer: Mapping[Any, Any], now: float) -> None:
+        self._free_slot(call)
         if self._running.pop(call.number, None) is not None:
             self.circuit.succeeded()
             self._on_result(FetchResult(call.batch, now, now - call.began, answer))
 
     def failed(self, call: SourceCall, why: FetchFailure, now: float) -> None:
+        self._free_slot(call)
+        self._fail(call, why, now)
+
+    def _free_slot(self, call: SourceCall) -> None:
+        self._slots.discard(call.number)
+        self._stuck_since = None
+
+    def _fail(self, call: SourceCall, why: FetchFailure, now: float) -> None:
         if self._running.pop(call.number, None) is None:
             return
         if why.is_final:
@@ -215,9 +248,12 @@ class FetchScheduler:
     def wake(self, now: float) -> float | None:
         """When `next` has something to do; None: not before a batch is added or a call ends."""
         times = [call.began + self._fetch_policy.timeout for call in self._running.values()]
-        if len(self._running) < self._fetch_policy.in_flight:
-            waiting = self._waiting
+        waiting = self._waiting
+        if self.has_free_slot or self._is_stuck:
             times += [due for due, _, batch in waiting.later[:1]]
+        if self._is_stuck:
+            times += [self._stuck_until(batch, now) for batch in self._queued()]
+        if self.has_free_slot:
             soonest = self.circuit.lets_pass_at(now)
             if soonest is not None and (waiting.needs or waiting.ahead):
                 times.append(soonest)
@@ -226,13 +262,53 @@ class FetchScheduler:
     def _expire(self, now: float) -> None:
         timeout = self._fetch_policy.timeout
         for call in [c for c in self._running.values() if now >= c.began + timeout]:
-            self.failed(call, FetchFailure(f"TimeoutError: no answer within {timeout:g} s"), now)
+            self._fail(call, FetchFailure(f"TimeoutError: no answer within {timeout:g} s"), now)
 
     def _queue_due_retries(self, now: float) -> None:
         waiting = self._waiting
         while waiting.later and waiting.later[0][0] <= now:
             _, _, batch = heapq.heappop(waiting.later)
+            batch.queued_at = now
             waiting.needs.append(batch)
+
+    # ---- a source that does not return --------------------------------------------------------
+    #
+    # Every slot may be held by a call past its timeout. A batch that waits for a slot then fails
+    # its attempt after another timeout, as if it had been called, so that a source that hangs ends
+    # the query instead of holding it up for good.
+
+    @property
+    def _is_stuck(self) -> bool:
+        return not self.has_free_slot and not self._running
+
+    def _queued(self) -> list[KeyBatch]:
+        """The batches that wait for a slot, not for their retry."""
+        later = {number for _, number, _ in self._waiting.later}
+        return [batch for n, batch in self._waiting.by_number.items() if n not in later]
+
+    def _stuck_until(self, batch: KeyBatch, now: float) -> float:
+        since = now if self._stuck_since is None else self._stuck_since
+        return max(batch.queued_at, since) + self._fetch_policy.timeout
+
+    def _expire_stuck(self, now: float) -> None:
+        if not self._is_stuck:
+            self._stuck_since = None
+            return
+        if self._stuck_since is None:
+            self._stuck_since = now
+        calls = "1 call has" if len(self._slots) == 1 else f"{len(self._slots)} calls have"
+        why = FetchFailure(f"TimeoutError: {calls} not returned, and no more may be made at once")
+        for batch in [each for each in self._queued() if now >= self._stuck_until(each, now)]:
+            self._drop_from_queue(batch)
+            self._retry_or_give_up(batch, why, now)
+
+    def _drop_from_queue(self, batch: KeyBatch) -> None:
+        """Entries of queues are skipped unless `by_number` has their batch; a retry would bring it
+        back, so it must leave its queue."""
+        del self._waiting.by_number[batch.number]
+        for queue in (self._waiting.needs, self._waiting.ahead):
+            with suppress(ValueError):
+                queue.remove(batch)
 
     def _first(self) -> KeyBatch | None:
         waiting = self._waiting
@@ -306,6 +382,9 @@ class Fetcher(Protocol):
     def take(self) -> list[FetchResult]:
         """The results since the last call."""
 
+    def cancel(self) -> list[KeyBatch]:
+        """Takes back the batches without a call. Calls that run are not repeated when they fail."""
+
     def wait(self) -> None:
         """Blocks until there is a result."""
 
@@ -344,6 +423,9 @@ class ImmediateFetcher:
     def take(self) -> list[FetchResult]:
         arrived, self._arrived = self._arrived, []
         return arrived
+
+    def cancel(self) -> list[KeyBatch]:
+        return []
 
     def wait(self) -> None:
         pass
@@ -419,9 +501,24 @@ class ThreadedFetcher:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._arrived))
 
+    def cancel(self) -> list[KeyBatch]:
+        self._restart_after_fork()
+        with self._changed:
+            return self._scheduler.cancel()
+
+    def reset(self, remote: RemoteSpec) -> None:
+        """Forgets all batches. The calls that have not returned still count as under way."""
+        self._restart_after_fork()
+        with self._changed:
+            self._scheduler.cancel()
+            self._scheduler.abandon()
+            self._arrived.clear()
+            self._remote = remote
+
     def close(self) -> None:
         self._restart_after_fork()
         with self._changed:
+            self._scheduler.cancel()
             self._closed = True
             self._changed.notify_all()
 
@@ -505,7 +602,8 @@ def call_source(remote: RemoteSpec, keys: list[Any]) -> Mapping[Any, Any] | Fetc
         if isinstance(answer, Mapping):
             return dict(answer)
     except CepError as error:
-        return FetchFailure(_describe_error(remote, error), error.hint, is_final=True)
+        hint = error.hint if shows_errors(remote) else None
+        return FetchFailure(_describe_error(remote, error), hint, is_final=True)
     except BaseException as error:  # it must end as a RemoteError, whatever it is
         return FetchFailure(_describe_error(remote, error))
     return FetchFailure(
@@ -514,11 +612,19 @@ def call_source(remote: RemoteSpec, keys: list[Any]) -> Mapping[Any, Any] | Fetc
 
 
 def _describe_error(remote: RemoteSpec, error: BaseException) -> str:
-    """The exception's type and message, without the source's secrets. The messages of ready-made
-    sources do not need the type."""
+    """What may be shown of an exception: its type, since its text may quote an address with its
+    password, or a value. The errors that ready-made sources make of their client's exceptions
+    have texts of this library. With `show_errors` the text too, without the source's secrets."""
     kind = type(error).__name__
+    if not shows_errors(remote):
+        return kind
+    is_own = isinstance(error, CepError | TransientError)
+    if not (is_own or remote.show_errors):
+        return kind
     try:
         message = error.message if isinstance(error, CepError) else str(error)
+        if not remote.show_errors:
+            message = str(getattr(error, "shown", message))
         scrub = getattr(remote.fetch, "scrub", None)
         message = str(scrub(message)) if scrub is not None else message
     except Exception:  # a message that cannot be read is left out
@@ -528,4 +634,11 @@ def _describe_error(remote: RemoteSpec, error: BaseException) -> str:
         message = message[:_LONGEST_MESSAGE] + "..."
     if not message:
         return kind
-    return message if isinstance(error, CepError | TransientError) else f"{kind}: {message}"
+    return message if is_own else f"{kind}: {message}"
+
+
+def shows_errors(remote: RemoteSpec) -> bool:
+    """Whether the texts of the library's errors may be shown where the source raises or returns
+    them. A function of the user may put anything into one; the ready-made sources do not."""
+    is_ready_made = remote.is_local or getattr(remote.fetch, "scrub", None) is not None
+    return is_ready_made or remote.show_errors

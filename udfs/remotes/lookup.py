@@ -26,6 +26,7 @@ from spark_cep.udfs.expressions import Constant
 from spark_cep.udfs.remote_spec import LookupMetrics
 from spark_cep.udfs.remotes import cache
 from spark_cep.udfs.remotes.answers import LookupValues
+from spark_cep.udfs.remotes.budget import CoveredTime, PrefetchBudget
 from spark_cep.udfs.remotes.fetching import ImmediateFetcher, KeyBatch, ThreadedFetcher
 from spark_cep.udfs.remotes.keys import KeyIndex, PartIndex, distinct_places
 from spark_cep.udfs.remotes.store import ABSENT, FAILED, IN_FLIGHT, PRESENT, ElementStates
@@ -58,6 +59,8 @@ def encode_argument(argument: Expression, vector: Vector, columns: EventColumns)
 INITIAL_LATENCY_S = 0.01
 # The weight of the last fetch in the moving average of the latency.
 LATENCY_WEIGHT = 0.2
+# The spans of so many fetches are remembered until a value of them is used.
+MOST_SPANS = 4096
 # On streams a lookup lives long, and each key takes some 200 bytes, even when its value is evicted.
 # A trigger that finds more keys than this starts with an empty index.
 MOST_KEYS = 1 << 20
@@ -76,9 +79,12 @@ class Lookup:
         self._numbers = itertools.count()
         self._measured = False
         # The counts of the fetcher that the metrics include already.
-        self._calls = self._requested = 0
-        # How long matching has waited in all, and since when it waits now.
-        self._waited_s = 0.0
+        self._calls, self._requested = self._fetcher.calls, self._fetcher.keys
+        self._budget = PrefetchBudget(remote.prefetch_budget)
+        # The times that were waited for or hidden; the spans of fetches that nobody has used yet,
+        # by the number of the batch; and since when matching waits now.
+        self._covered = CoveredTime()
+        self._spans: OrderedDict[int, tuple[float, float]] = OrderedDict()
         self._waiting_since: float | None = None
         self._begin()
 
@@ -94,8 +100,24 @@ class Lookup:
     def arrivals(self) -> int:
         return self._fetcher.arrivals
 
+    def end(self) -> None:
+        """Ends a task or a trigger: what has not been requested from the source is not needed any
+        more. Calls that run may still bring values for the next one."""
+        self._take()
+        for batch in self._fetcher.cancel():
+            self._take_back(batch)
+
     def close(self) -> None:
         self._fetcher.close()
+
+    def successor(self, remote: RemoteSpec) -> Lookup:
+        """A new lookup in place of this one, for another action of the query. Calls that have not
+        returned still count against `in_flight`."""
+        if not isinstance(self._fetcher, ThreadedFetcher):
+            self.close()
+            return Lookup(remote)
+        self._fetcher.reset(remote)
+        return Lookup(remote, self._fetcher)
 
     def ids(self, keys: Sequence[pa.Array]) -> Array:
         """The id of each row's key, -1 where a part of it is NULL."""
@@ -203,12 +225,18 @@ class Lookup:
             raise RuntimeError(f"remote {self.remote.name!r}: a value is read before it is ready")
         missed = int(np.count_nonzero(states.missed.all[elements]))
         self.metrics.hits += len(elements) - missed
-        self.metrics.prefetched_used += int(np.count_nonzero(states.ahead.all[elements]))
+        self._need(elements)
+        unused = elements[states.unused.all[elements]]
+        if len(unused):
+            self.metrics.used += len(unused)
+            self.metrics.prefetched_used += int(np.count_nonzero(states.ahead.all[unused]))
+            self._count_hidden(np.unique(states.batch.all[unused]).tolist())
         states.use(elements)
         return self._values.rows(ids)
 
     def _ask(self, elements: Array) -> None:
         states = self._states
+        self._need(elements)
         state = states.state.all[elements]
         lacking = elements[(state == ABSENT) | (state == IN_FLIGHT)]
         early = elements[state == IN_FLIGHT]
@@ -220,7 +248,19 @@ class Lookup:
         states.certain.all[lacking] = True
         if len(early):
             self._fetcher.urge(np.unique(states.batch.all[early]).tolist())
-        self._start(elements[state == ABSENT], ahead=False)
+        absent = elements[state == ABSENT]
+        self._budget.needed += len(absent)
+        self._start(absent, ahead=False)
+
+    def _need(self, elements: Array) -> None:
+        """Counts the prefetched elements that are needed now for the first time."""
+        states = self._states
+        found = elements[states.unneeded.all[elements]]
+        if len(found):
+            states.unneeded.all[found] = False
+            self._budget.unneeded -= len(found)
+            self._budget.needed += len(found)
+            self._budget.timely += int(np.count_nonzero(states.state.all[found] == PRESENT))
 
     def _prefetch(self, elements: Array) -> None:
         absent = elements[self._states.state.all[elements] == ABSENT]
@@ -228,8 +268,19 @@ class Lookup:
             present, weight = self._states.present(), self.remote.caching.fetch_weight
             worth = (self._utility.of(each, weight, self.latency) for each in (absent, present))
             absent = absent[cache.is_worth_fetching(*worth)]
+        granted = self._budget.grant(len(absent))
+        if granted < len(absent):
+            absent = self._most_useful(absent, granted)
         self.metrics.prefetched += len(absent)
+        self._budget.unneeded += len(absent)
         self._start(absent, ahead=True)
+
+    def _most_useful(self, elements: Array, count: int) -> Array:
+        if count and self._utility.is_known:
+            weight = self.remote.caching.fetch_weight
+            worth = self._utility.of(elements, weight, self.latency)
+            elements = elements[np.argsort(-worth, kind="stable")]
+        return elements[:count]
 
     def _is_full(self, more: int) -> bool:
         """Whether `more` elements of mean size would exceed the capacity."""
@@ -246,7 +297,7 @@ class Lookup:
         for start in range(0, len(elements), size):
             some = elements[start : start + size]
             batch = KeyBatch(some, self._parts.keys(some), ahead, next(self._numbers))
-            batch.requested_at, batch.waited_s = began, self._waited_s
+            batch.requested_at = batch.queued_at = began
             self._states.ask(some, batch.number, ahead=ahead)
             batches.append(batch)
         self._waiting_since = began
@@ -255,9 +306,25 @@ class Lookup:
 
     def _end_waiting(self, now: float) -> None:
         if self._waiting_since is not None:
-            self._waited_s += now - self._waiting_since
             self.metrics.waited_s += now - self._waiting_since
+            self._covered.add(self._waiting_since, now)
         self._waiting_since = None
+
+    def _count_hidden(self, numbers: list[int]) -> None:
+        """Counts the time of fetches that turn out to be used, where nobody waited."""
+        for number in numbers:
+            span = self._spans.pop(number, None)
+            if span is not None:
+                self.metrics.hidden_s += self._covered.add(*span)
+
+    def _take_back(self, batch: KeyBatch) -> None:
+        """Forgets a batch that was never requested from the source."""
+        states, elements = self._states, batch.elements
+        self.metrics.prefetched -= int(np.count_nonzero(states.ahead.all[elements]))
+        unneeded = int(np.count_nonzero(states.unneeded.all[elements]))
+        self._budget.unneeded -= unneeded
+        self._budget.needed -= len(elements) - unneeded
+        states.take_back(elements)
 
     def _take(self) -> None:
         fetcher, metrics = self._fetcher, self.metrics
@@ -271,10 +338,9 @@ class Lookup:
 
     def _measure(self, arrival: FetchResult) -> None:
         batch, metrics = arrival.batch, self.metrics
-        waited_s = self._waited_s - batch.waited_s
-        if self._waiting_since is not None:
-            waited_s += max(arrival.ended - self._waiting_since, 0.0)
-        metrics.hidden_s += max(arrival.ended - batch.requested_at - waited_s, 0.0)
+        self._spans[batch.number] = (batch.requested_at, arrival.ended)
+        if len(self._spans) > MOST_SPANS:
+            self._spans.popitem(last=False)
         metrics.retries += max(batch.attempts - (arrival.answer is None), 0)
         if arrival.answer is not None:
             share = LATENCY_WEIGHT if self._measured else 1.0
@@ -346,6 +412,12 @@ def get_lookups(
     return found
 
 
+def end_lookups() -> None:
+    """Ends the task, or the trigger, of all lookups of this process: a worker has one at a time."""
+    for each in _cached_lookups.values():
+        each.lookup.end()
+
+
 def forget_lookups() -> None:
     """Closes and forgets all lookups, as in a new worker."""
     for each in _cached_lookups.values():
@@ -357,9 +429,8 @@ def _get_lookup(remote: RemoteSpec, scope: str, trigger: str | None) -> Lookup:
     key = (remote.token, remote.name)
     found = _cached_lookups.pop(key, None)
     if found is not None and found.scope != scope:
-        found.lookup.close()
-        found = None
-    if found is None:
+        found = _CachedLookup(found.lookup.successor(remote), scope, trigger)
+    elif found is None:
         found = _CachedLookup(Lookup(remote), scope, trigger)
     elif found.trigger != trigger:
         found.trigger = trigger

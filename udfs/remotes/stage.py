@@ -79,6 +79,10 @@ def look_up_batches(
         yield from _StageRunner(stage, lookups).run(batches)
     except CepError as error:
         raise WorkerError(error) from None
+    finally:
+        # Also where Spark closes the generator, because it needs no more rows.
+        for lookup in lookups:
+            lookup.end()
 
 
 class _StageRunner:

@@ -282,6 +282,7 @@ class ElementStates:
     """One column per property of an element.
 
     `certain`: it is needed and was not used yet. `ahead`: it was prefetched and not used yet.
+    `unneeded`: it was prefetched and not needed yet. `unused`: it was requested and not used yet.
     `missed`: it counted as a miss and was not used since. `failed_null`: its value is NULL because
     fetching failed. `batch`: the number of the batch that fetches it. `last_used` is in uses,
     `spared_until` in calls of `settle`, `fetched` in seconds of the fetcher's clock.
@@ -294,6 +295,8 @@ class ElementStates:
         self.state = GrowableArray(np.int8, PRESENT)
         self.certain = GrowableArray(np.bool_)
         self.ahead = GrowableArray(np.bool_)
+        self.unneeded = GrowableArray(np.bool_)
+        self.unused = GrowableArray(np.bool_)
         self.missed = GrowableArray(np.bool_)
         self.failed_null = GrowableArray(np.bool_)
         self.batch = GrowableArray(np.int64)
@@ -320,7 +323,15 @@ class ElementStates:
         self.state.all[elements] = IN_FLIGHT
         self.batch.all[elements] = batch
         self.ahead.all[elements] = ahead
+        self.unneeded.all[elements] = ahead
+        self.unused.all[elements] = True
         self.certain.all[elements] = not ahead
+
+    def take_back(self, elements: Array) -> None:
+        """Forgets that elements were requested."""
+        self.state.all[elements] = ABSENT
+        for column in (self.certain, self.ahead, self.unneeded, self.unused):
+            column.all[elements] = False
 
     def arrive(self, elements: Array, sizes: Array, now: float) -> None:
         self.state.all[elements] = PRESENT
@@ -345,14 +356,14 @@ class ElementStates:
     def use(self, elements: Array) -> None:
         self._uses += 1
         self.last_used.all[elements] = self._uses
-        for column in (self.certain, self.ahead, self.missed):
+        for column in (self.certain, self.ahead, self.unneeded, self.unused, self.missed):
             column.all[elements] = False
 
     def drop(self, elements: Array) -> None:
         """Forgets elements that are present."""
         self.state.all[elements] = ABSENT
         self.bytes -= int(self.size.all[elements].sum())
-        for column in (self.certain, self.ahead, self.missed):
+        for column in (self.certain, self.ahead, self.unneeded, self.unused, self.missed):
             column.all[elements] = False
 
 

@@ -22,7 +22,8 @@ from spark_cep.udfs.errors import PatternError, RemoteError
 # A RemoteError is final and is not retried. A TransientError may be over at the next try, and the
 # retries, pauses and limits of the remote apply to it. Messages are scrubbed of secrets, and both
 # are raised outside of the `except` that caught the library's error: the library's message, which
-# may quote a password, is then not even in a chained exception.
+# may quote a password, is then not even in a chained exception. A message that quotes the library
+# goes with one that does not, `shown`, which is all that a user sees without `show_errors`.
 #
 # What is wrong with one key only is not raised: the RemoteError is the value of that key. Which
 # keys share a batch depends on the strategy, and must not decide whether a query fails.
@@ -36,6 +37,18 @@ _LONGEST_KEY = 60
 class TransientError(Exception):
     """A failure that the next try may not have."""
 
+    def __init__(self, message: str, shown: str | None = None) -> None:
+        super().__init__(message)
+        self.shown = message if shown is None else shown
+
+
+class ClientError(RemoteError):
+    """A final failure that quotes the client."""
+
+    def __init__(self, message: str, shown: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.shown = shown
+
 
 def attempt(
     fetch: Callable[[], Result], describe: Callable[[Exception], Exception], extra: str
@@ -46,7 +59,7 @@ def attempt(
         return fetch()
     except ImportError as error:
         failure = RemoteError(
-            f"a library is missing in a worker: {error}",
+            f"a library is missing in a worker: {error.name or type(error).__name__}",
             hint=f"pip install 'spark-cep[{extra}]' on the workers' machines too",
         )
     except Exception as error:

@@ -22,7 +22,13 @@ from uuid import uuid4
 
 from spark_cep.udfs.errors import CepError, PatternError, RemoteError
 from spark_cep.udfs.sources import clients, secrets
-from spark_cep.udfs.sources.clients import TransientError, attempt, require_library, show_key
+from spark_cep.udfs.sources.clients import (
+    ClientError,
+    TransientError,
+    attempt,
+    require_library,
+    show_key,
+)
 from spark_cep.udfs.sources.decoding import DecodingError, from_json, make_decoder, outline
 
 if TYPE_CHECKING:
@@ -46,10 +52,18 @@ HttpBody = bytes | RemoteError | None
 
 class BusyError(Exception):
     """The service may answer later. `after`: the seconds that it named. `too_often`: it limits the
-    rate of requests."""
+    rate of requests. `shown`: the text without that of the client's exception."""
 
-    def __init__(self, text: str, after: float | None = None, *, too_often: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        after: float | None = None,
+        *,
+        too_often: bool = False,
+        shown: str | None = None,
+    ) -> None:
         super().__init__(text)
+        self.shown = text if shown is None else shown
         self.after = after
         self.too_often = too_often
 
@@ -200,7 +214,7 @@ class _RequestRounds:
             raise first
         elif not progress and self.idle == len(_PAUSES_S):
             tries = f", requested {self.idle + 1} times or more"
-            self.answers |= {url: RemoteError(f"{why}{tries}") for url, why in busy.items()}
+            self.answers |= {url: RemoteError(f"{why.shown}{tries}") for url, why in busy.items()}
             self.waiting = []
         elif not progress:
             _pause(_PAUSES_S[self.idle], first, bounds)
@@ -271,12 +285,13 @@ class HttpClient:
             return from_json(body) if isinstance(body, bytes) else body
         except DecodingError as error:
             # It may be the error page of a proxy, and gone at the next try.
-            problem = f"the answer {error}"
+            problem = shown = f"the answer {error}"
         except wrong:
             raise
         except (httpx.TransportError, httpx.StreamError) as error:
-            problem = str(error) or type(error).__name__
-        raise BusyError(problem)
+            shown = type(error).__name__
+            problem = str(error) or shown
+        raise BusyError(problem, shown=shown)
 
 
 def make_http_client(
@@ -489,9 +504,14 @@ class HttpSource:
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, CepError):
             return self._error(error.message, error.hint)
-        if isinstance(error, (BusyError, OSError)):
-            return TransientError(self.scrub(f"{self}: {error}"))
-        return RemoteError(self.scrub(f"{self}: {type(error).__name__}: {error}"))
+        if isinstance(error, BusyError):
+            return TransientError(
+                self.scrub(f"{self}: {error}"), self.scrub(f"{self}: {error.shown}")
+            )
+        shown = self.scrub(f"{self}: {type(error).__name__}")
+        if isinstance(error, OSError):
+            return TransientError(self.scrub(f"{self}: {error}"), shown)
+        return ClientError(self.scrub(f"{self}: {type(error).__name__}: {error}"), shown)
 
 
 def _quote_key_part(text: str) -> str:

@@ -16,7 +16,13 @@ import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError, PatternError, RemoteError
 from spark_cep.udfs.sources import clients, secrets
-from spark_cep.udfs.sources.clients import TransientError, attempt, require_library, show_key
+from spark_cep.udfs.sources.clients import (
+    ClientError,
+    TransientError,
+    attempt,
+    require_library,
+    show_key,
+)
 from spark_cep.udfs.sources.decoding import Decoder, DecodingError, from_json, is_list, make_decoder
 
 if TYPE_CHECKING:
@@ -127,19 +133,20 @@ class RedisSource:
             return error
         from redis import exceptions  # noqa: PLC0415
 
+        shown = f"{self}: {type(error).__name__}"
         text = f"{self}: {self.scrub(str(error)) or type(error).__name__}"
         if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
             clients.forget_client(self.identity)
             hint = "pass password=..., or write user and password in the URL; see the server's ACL"
-            return RemoteError(text, hint=hint)
+            return ClientError(text, shown, hint)
         if isinstance(error, exceptions.NoPermissionError):
-            return RemoteError(text, hint="the user must be allowed to read these keys")
+            return ClientError(text, shown, "the user must be allowed to read these keys")
         if isinstance(error, exceptions.ResponseError):
             passing = str(error).startswith(_TRANSIENT_ANSWERS)
-            return TransientError(text) if passing else RemoteError(text)
+            return TransientError(text, shown) if passing else ClientError(text, shown)
         if isinstance(error, (exceptions.RedisError, OSError)):
-            return TransientError(text)
-        return RemoteError(f"{self}: {type(error).__name__}: {self.scrub(str(error))}")
+            return TransientError(text, shown)
+        return ClientError(f"{shown}: {self.scrub(str(error))}", shown)
 
 
 def _close_client(client: Any) -> None:

@@ -20,7 +20,13 @@ import pyarrow as pa
 
 from spark_cep.udfs.errors import CepError, PatternError, RemoteError
 from spark_cep.udfs.sources import clients, secrets
-from spark_cep.udfs.sources.clients import TransientError, attempt, require_library, show_key
+from spark_cep.udfs.sources.clients import (
+    ClientError,
+    TransientError,
+    attempt,
+    require_library,
+    show_key,
+)
 from spark_cep.udfs.sources.decoding import (
     DecodingError,
     from_json,
@@ -126,7 +132,7 @@ def dialect_of(url: str) -> Any:
     except ImportError as error:
         raise PatternError(
             f"Remote.sql needs the database driver {dialect.driver}, which is not installed: "
-            f"{error}",
+            f"there is no module {error.name or dialect.driver}",
             hint="install it, on the workers' machines too; for PostgreSQL: pip install "
             "'psycopg[binary]'",
         ) from None
@@ -475,16 +481,16 @@ class SqlSource:
         if isinstance(error, CepError):
             return error
         text = self.scrub(f"{self}: {error_text(error)}")
+        shown = f"{self}: {type(getattr(error, 'orig', None) or error).__name__}"
         if is_refused_login(error):
             clients.forget_client(self.identity)
-            return RemoteError(
-                text, hint="pass password=..., or write user and password in the URL"
-            )
+            hint = "pass password=..., or write user and password in the URL"
+            return ClientError(text, shown, hint)
         if is_transient(error):
-            return TransientError(text)
+            return TransientError(text, shown)
         is_misused = type(error).__name__ == "ProgrammingError"
         hint = "a key must have the type of its column: cast it in remote(...)"
-        return RemoteError(text, hint=hint if is_misused else None)
+        return ClientError(text, shown, hint if is_misused else None)
 
 
 def _dispose(engine: Any) -> None:
