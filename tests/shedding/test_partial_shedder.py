@@ -15,7 +15,7 @@ from spark_cep.pattern import event, no, seq
 from spark_cep.udfs.program import Plan
 from spark_cep.udfs.shedding.partial_matches import PartialStatistics, learn_partials
 from spark_cep.udfs.shedding.partial_shedder import PartialShedder
-from spark_cep.udfs.shedding.shedder import LEAST_ROWS
+from spark_cep.udfs.shedding.shedder import LEAST_ROWS_UNDER_LOAD
 from spark_cep.udfs.shedding.utility import SheddingPolicy, StreamSheddingSpec
 from tests.cases import Case, has_two_readings
 from tests.local import Pipeline, Setting
@@ -83,7 +83,7 @@ def test_what_was_learnt_leaves_the_share_and_a_part_of_the_matches(
     policy: SheddingPolicy, pattern: Any
 ) -> None:
     count, each = 2_000, 500
-    assert each >= LEAST_ROWS
+    assert each >= LEAST_ROWS_UNDER_LOAD
     case = Case(pattern.within(30), rows_of(count))
     course = Course(Plan("eager"), tuple(t // each for t in range(count)), count // each)
     full, plain = given_by(case, course, replace(SHED, keep=1.0, policy=policy))

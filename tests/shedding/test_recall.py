@@ -170,9 +170,8 @@ def test_blocks_without_matches_are_searched_to_a_number_of_pairs(
         count(meter, earliest, pick)
 
     monkeypatch.setattr(Meter, "count_pairs", count_pairs)
-    monkeypatch.setattr(matches, "MOST_PAIRS", 20_000)
     never = seq(A, B, C, D).where("a.x < b.x", "b.x < c.x", "c.x + 9 < d.x").within(200)
     program, table = prepared_rows(never).program, prepared_rows(never).table
     with pytest.raises(LimitError):
-        matches._matches_of(program, table, np.arange(table.num_rows))
+        matches._matches_of(program, table, np.arange(table.num_rows), 20_000)
     assert sum(tested) < 60_000 + max(tested)

@@ -12,7 +12,13 @@ from spark_cep.pattern import event, seq
 from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.shedding.learning import RowSample, learn_model, statistics_of
 from spark_cep.udfs.shedding.pace import TriggerArrival
-from spark_cep.udfs.shedding.shedder import LEAST_ROWS, MANY_ROWS, Admission, Shedder
+from spark_cep.udfs.shedding.shedder import (
+    IDLE_LEARNING_SHARE,
+    LEAST_ROWS_UNDER_LOAD,
+    MANY_ROWS,
+    Admission,
+    Shedder,
+)
 from spark_cep.udfs.shedding.utility import StreamSheddingSpec
 from tests.programs import Prepared, prepare
 
@@ -69,7 +75,7 @@ def mean_worth(each: Shedder, table: pa.Table, variable: int) -> float:
 
 def test_too_few_rows_are_not_learnt_from_and_then_any_rows_go() -> None:
     each = shedder(replace(KEEP, policy="darling"))
-    admitted = come(each, rows(LEAST_ROWS - 100).table, 1)
+    admitted = come(each, rows(LEAST_ROWS_UNDER_LOAD - 100).table, 1)
     assert each.known is None
     assert admitted.shed == {"a": [60, 140], "b": [60, 140]}
     assert admitted.recall is None
@@ -79,9 +85,9 @@ def test_too_few_rows_are_not_learnt_from_and_then_any_rows_go() -> None:
 
 def test_rows_of_several_triggers_are_learnt_from_together() -> None:
     each = shedder(KEEP)
-    come(each, rows(LEAST_ROWS // 2).table, 1)
+    come(each, rows(LEAST_ROWS_UNDER_LOAD // 2).table, 1)
     assert each.known is None
-    come(each, rows(LEAST_ROWS // 2, begin=LEAST_ROWS // 2, seed=1).table, 2)
+    come(each, rows(LEAST_ROWS_UNDER_LOAD // 2, begin=500, seed=1).table, 2)
     assert each.known is not None
 
 
@@ -107,9 +113,11 @@ def test_it_is_learnt_once_while_values_stay_what_they_were() -> None:
 
 
 def test_what_has_drifted_is_learnt_again() -> None:
-    each = shedder(replace(KEEP, keep=1.0))
+    clock = Clock()
+    each = shedder(replace(KEEP, keep=1.0), clock)
     for trigger in range(1, 5):
         come(each, rows(20_000, begin=20_000 * trigger, seed=trigger).table, trigger)
+        clock.now += 100.0
     before = each.learnings
     moved = rows(20_000, begin=200_000, middle=5.0, seed=7)
     assert mean_worth(each, moved.table, 1) > 1.5
@@ -118,17 +126,22 @@ def test_what_has_drifted_is_learnt_again() -> None:
     assert mean_worth(each, moved.table, 1) == pytest.approx(1.0, abs=0.1)
 
 
-def test_values_that_drift_all_the_time_are_not_learnt_all_the_time() -> None:
+def test_learning_takes_little_of_the_time_in_which_nothing_has_to_be_dropped() -> None:
+    """Values that drift all the time are not learnt all the time."""
     clock = Clock()
     each = shedder(replace(KEEP, keep=1.0), clock)
-    for trigger in range(1, 5):
-        come(each, rows(20_000, begin=20_000 * trigger, seed=trigger).table, trigger)
-    before = each.learnings
-    for trigger in range(5, 45):
+
+    def learn(_: pa.Table) -> None:
+        Shedder._learn_from(each, _)
+        clock.now += 0.1
+
+    each._learn_from = learn  # type: ignore[method-assign]
+    for trigger in range(1, 201):
         clock.now += 0.5
         moved = rows(4_000, begin=20_000 * trigger, middle=5.0 * (trigger % 2), seed=trigger)
         come(each, moved.table, trigger)
-    assert before < each.learnings <= before + 3
+    most = IDLE_LEARNING_SHARE * (clock.now - 1000.0)
+    assert 0.5 * most < 0.1 * each.learnings <= most
 
 
 def test_a_history_is_known_from_the_first_row_on() -> None:
@@ -141,6 +154,7 @@ def test_a_history_is_known_from_the_first_row_on() -> None:
     assert each.learnings == 0
     assert admitted.recall > 0.3  # at random 0.09
     # Values that differ from the history's are noticed, too.
+    each._since = 9
     come(each, rows(2000, begin=30_000, middle=5.0).table, 2)
     assert each.learnings == 1
 
@@ -196,13 +210,14 @@ def test_rows_a_second_are_those_since_the_trigger_before() -> None:
 
 def test_a_full_trigger_without_much_time_is_learnt_from_by_few_rows() -> None:
     sizes = []
-    for latency in (100.0, 1.0):
+    for latency in (100.0, 0.6):
         each = shedder(replace(LATENCY, latency=latency))
         turn = each.turn(0, "1", TriggerArrival(1000.0, 4 * MANY_ROWS), 4 * MANY_ROWS)
         each.admit(turn, rows(4 * MANY_ROWS).table)
         assert each.learnings == 1
         sizes.append(each._learnt_rows)
-    assert sizes == [4 * MANY_ROWS, 819]
+    assert sizes[0] == 4 * MANY_ROWS
+    assert sizes[1] == LEAST_ROWS_UNDER_LOAD
 
 
 def test_learning_again_under_load_needs_the_time_that_it_took_before() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -43,10 +45,25 @@ def test_what_is_expected_to_stay_is_never_below_the_share_of_the_rows(
     found = choose_way("utility", ways_of(kept), target)
     assert found.recall.value is not None
     assert found.recall.value >= target - 1e-12
-    best = max([target, *(target / s * r for s, r in kept.items() if s >= target)])
-    assert found.recall.value == pytest.approx(best)
+    blocks = max([target, *(target / s * r for s, r in kept.items() if s >= target)])
+    points = sorted({**kept, 1.0: 1.0}.items())
+    below = [point for point in points if point[0] < target]
+    rows = float(np.interp(target, *zip(*points, strict=True))) if below else 0.0
+    assert found.recall.value == pytest.approx(max(blocks, rows))
     assert 0 <= found.blocks <= 1
     assert found.work <= 1
+
+
+def test_between_two_ways_the_rows_of_each_kind_are_between_theirs() -> None:
+    """Of kind 2, none may go at 0.9: then few may go a little below that."""
+    high = replace(ways_of({0.9: 1.0})[1], kept={1: 0.8, 2: 1.0})
+    low = replace(ways_of({0.5: 0.95})[1], kept={1: 0.4, 2: 0.8})
+    found = choose_way("utility", (ways_of({})[0], high, low), 0.8)
+    assert found.blocks == 1
+    assert found.kept == {1: pytest.approx(0.7), 2: pytest.approx(0.95)}
+    assert found.recall.value == pytest.approx(0.9875)
+    above = choose_way("utility", (ways_of({})[0], high, low), 0.96)
+    assert above.kept == {1: pytest.approx(0.92), 2: 1.0}
 
 
 def test_without_blocks_rows_alone_are_chosen() -> None:

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from spark_cep import all_of, any_of, event, seq
+from spark_cep.udfs.costs import TYPICAL_COSTS
 from spark_cep.udfs.events.sampling import make_sample_context
 from spark_cep.udfs.expressions import BIGINT
-from spark_cep.udfs.shedding.learning import variable_masks
-from spark_cep.udfs.shedding.worth import RowWorth, graphs_of
+from spark_cep.udfs.shedding.learning import Choice, RowSample, learn_model, variable_masks
+from spark_cep.udfs.shedding.quota import select_rows_by_kind
+from spark_cep.udfs.shedding.worth import Messages, RowWorth, graphs_of
 from tests.shedding.counted import counted_matches, share_kept
 from tests.shedding.learned import prepared_of
 
@@ -172,3 +174,44 @@ def test_keys_that_are_alike_have_no_bins() -> None:
     program = prepared.program
     graphs = graphs_of(make_sample_context(program, prepared.table), [BIGINT])
     assert not any(side.by_key for graph in graphs for e in graph.edges for side in e.sides)
+
+
+# ---- rows to come --------------------------------------------------------------------------------
+
+
+def test_values_beside_those_of_a_sample_are_worth_something() -> None:
+    """A bin without a match in the sample has a part of what the bin beside it has."""
+    prepared = prepared_of(seq(A, B).where("a.x + 0.5 < b.x").within(60), columns())
+    graph = graphs_of(make_sample_context(prepared.program, prepared.table))[0]
+    message = next(Messages(graph, np.ones(count_of(prepared), dtype=np.bool_)).to_variable(1))[2]
+    # The lower half of the b has no partner. The last bin is that of NULL.
+    outside = message[11:16]
+    assert (np.diff(outside) > 0).all()
+    assert outside[-1] > 0.2 * message[16]
+    assert message[0] < 0.01 * message[16]
+
+
+def test_rows_to_come_keep_matches_of_values_that_the_sample_hardly_had() -> None:
+    """Matches need the outermost values, and those of a few windows are not those of the next."""
+    random = np.random.default_rng(5)
+    count = 24_000
+    kind = random.choice(4, count, p=[0.36, 0.27, 0.2, 0.17])
+    phase = 2 * np.pi * np.arange(count) / 3_000 + kind
+    x = (8 - 6 * np.cos(phase)) * np.exp(0.15 * random.standard_normal(count))
+    conditions = [f"{one}.x * 2.2 < {other}.x" for one, other in ("ab", "bc", "cd")]
+    pattern = seq(A, B, C, D).where(*conditions).within(600)
+    prepared = prepared_of(pattern, {"t": np.arange(count), "kind": kind, "x": x})
+    learnt = learn_model(
+        prepared.program, RowSample(prepared.table.slice(0, 700)), "utility", TYPICAL_COSTS
+    )
+    later = prepared.table.slice(4_000)
+    mask = later.column(prepared.program.mask).to_numpy().astype(np.int64)
+    matches = counted_matches(prepared.program, later)
+    assert sum(len(each) for each in matches) > 300
+    for share in (0.8, 0.6, 0.4):
+        way = next(each for each in learnt.ways if each.share == share)
+        levels = way.utilities.levels(mask, later)
+        own = np.random.default_rng(0).random(len(mask))
+        quotas = Choice(way.utilities, 1.0, way.recall, 1.0, way.kept).weights
+        stays = select_rows_by_kind((mask, levels, own), share * len(mask), quotas)
+        assert share_kept(matches, stays) > 0.98, share

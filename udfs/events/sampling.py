@@ -388,13 +388,83 @@ def draw_partials(
     pool = walk.pools.pool(slots[0]).elements
     if not len(pool):
         return None
-    # In order, so that their scopes are looked up side by side in memory.
-    chosen = pool[np.sort(random.integers(0, len(pool), count))]
+    # One of each of `count` equal parts: in order, so that their scopes are looked up side by side
+    # in memory.
+    parts = (np.arange(count) + random.random(count)) * (len(pool) / count)
+    chosen = pool[parts.astype(np.int64)]
     partials = _bind_rows(walk, Partials({}, chosen, chosen), slots[0], chosen)
     drawn: tuple[Partials, Weights] | None = (partials, np.ones(count))
     for slot in slots[1:]:
         drawn = None if drawn is None else _extend_drawn(walk, drawn, slot, random)
     return drawn
+
+
+@dataclass(frozen=True)
+class DrawnStep:
+    """Random partial matches at one step of a branch, with a candidate of that step. `weights`: how
+    many of those that the step tests each stands for; `holds`: those that pass."""
+
+    partials: Partials
+    weights: Weights
+    holds: Flags
+
+
+# With fewer partial matches that pass a step, it is drawn once more, so many times as often.
+ENOUGH_PASSING = 500
+MORE_DRAWS = 8
+
+
+def draw_steps(walk: BranchWalk, slots: Sequence[int], count: int) -> Iterator[DrawnStep]:
+    """Random partial matches of the slots, slot by slot in this order, `count` at each step or,
+    where few pass, more.
+
+    Those that pass the conditions of a step go on, each as often as its weight asks (sequential
+    Monte Carlo). So there are as many at the last step as at the first, however selective the
+    conditions are. It ends early if none passes."""
+    random = np.random.default_rng(SAMPLING_SEED)
+    pool = walk.pools.pool(slots[0]).elements
+    if not len(pool):
+        return
+    first = _bind_rows(walk, Partials({}, pool, pool), slots[0], pool)
+    step = _test_step(walk, slots[:1], first, np.ones(len(pool)))
+    yield step
+    for place in range(1, len(slots)):
+        before = step
+        for draws in (count, MORE_DRAWS * count):
+            drawn = _resample(before, draws, random)
+            drawn = drawn and _extend_drawn(walk, drawn, slots[place], random)
+            if drawn is None:
+                return
+            step = _test_step(walk, slots[: place + 1], *drawn)
+            if np.count_nonzero(step.holds) >= ENOUGH_PASSING:
+                break
+        yield step
+
+
+def _test_step(
+    walk: BranchWalk, slots: Sequence[int], partials: Partials, weights: Weights
+) -> DrawnStep:
+    """With the conditions that the last one of the slots makes complete."""
+    new = set(walk.slot(slots[-1]).variables)
+    bound = {variable for slot in slots for variable in walk.slot(slot).variables}
+    reader, holds = walk.reader(partials), np.ones(len(partials), dtype=np.bool_)
+    for condition in walk.matching.program.conditions:
+        is_complete = condition.variables <= bound and bool(condition.variables & new)
+        if is_complete and can_sample(walk, condition) and not any(previous_cells(condition)):
+            holds &= reader.holds(condition)
+    return DrawnStep(partials, weights, holds)
+
+
+def _resample(
+    step: DrawnStep, count: int, random: np.random.Generator
+) -> tuple[Partials, Weights] | None:
+    """`count` of those that passed, each as often as its weight asks."""
+    passed = np.cumsum(step.weights * step.holds)
+    if not passed[-1]:
+        return None
+    each = (np.arange(count) + random.random()) * (passed[-1] / count)
+    places = np.minimum(np.searchsorted(passed, each, side="right"), len(passed) - 1)
+    return step.partials.take(places), np.full(count, passed[-1] / count)
 
 
 def _extend_drawn(

@@ -20,12 +20,12 @@ from spark_cep.udfs.planning.combinatorics import bit_numbers
 from spark_cep.udfs.planning.cost_model import plan_cost, shape_slot_set
 from spark_cep.udfs.planning.planner import assemble_plan, branch_models, generate_plans
 from spark_cep.udfs.shedding.blocks import STRETCHES
-from spark_cep.udfs.shedding.matches import ALL_MATCHES, Recall, sample_matches
+from spark_cep.udfs.shedding.matches import ALL_MATCHES, MOST_PAIRS, Recall, sample_matches
 from spark_cep.udfs.shedding.passing import BinnedRows, tables_of
 from spark_cep.udfs.shedding.positions import position_tables
 from spark_cep.udfs.shedding.quota import number_kinds, select_rows_by_kind, weights_of
 from spark_cep.udfs.shedding.utility import SheddingStatistics, count_bins, utilities_of
-from spark_cep.udfs.shedding.worth import RowWorth, graphs_of
+from spark_cep.udfs.shedding.worth import EDGE_DRAWS, RowWorth, graphs_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,6 +195,11 @@ def choose_way(
         return _between(ways, target)
     able = [way for way in ways if way.share >= target]
     best = _best_way(able)
+    below = next((way for way in ways if way.share < target), None)
+    if below is not None and policy == "utility":
+        rows = _of_best_rows(below, able[-1], target)
+        if rows.drawn > best.drawn * target / best.share:
+            return Choice(rows.utilities, 1.0, rows.recall, rows.work, rows.kept)
     if not by_blocks and policy == "utility" and len(able) > 1:
         best = able[-1]
         recall = best.recall.times(target / best.share)
@@ -204,6 +209,21 @@ def choose_way(
     blocks = 0.0 if best.share == 1 else part
     recall, work = best.recall.times(part), part * best.work
     return Choice(best.utilities, blocks, recall, work, best.kept)
+
+
+def _of_best_rows(below: Way, above: Way, share: float) -> Way:
+    """The rows of highest utility that are this share, by the nearer one of two ways. How many rows
+    of each kind stay is between both: of a rare kind, none may be worth dropping."""
+    part = (share - below.share) / (above.share - below.share)
+
+    def between(low: float, high: float) -> float:
+        return low + part * (high - low)
+
+    near = above if part > 0.5 and above.share < 1 else below  # noqa: PLR2004
+    drawn, work = between(below.drawn, above.drawn), between(below.work, above.work)
+    kept = {kind: between(low, above.kept.get(kind, 1.0)) for kind, low in below.kept.items()}
+    recall = below.recall.toward(above.recall, part)
+    return Way(share, near.utilities, recall, drawn, work, kept)
 
 
 def _best_way(ways: Sequence[Way]) -> Way:
@@ -235,6 +255,7 @@ def _between(ways: Sequence[Way], target: float) -> Choice:
 
 # ---- learning ----------------------------------------------------------------------------------
 
+
 # The time of a match on its way back to Spark, measured in a trigger with many matches.
 MATCH_SECONDS: Final = 0.5e-6
 
@@ -263,11 +284,33 @@ class SheddingModel:
 
 
 @dataclass(frozen=True)
+class Effort:
+    """How much learning may cost: the `pairs` that matching a sample may test, and the `draws` for
+    each condition between two variables."""
+
+    pairs: int = MOST_PAIRS
+    draws: int = EDGE_DRAWS
+
+
+# On a stream, learning takes time of a trigger, or makes it longer.
+STREAM_PAIRS: Final = 1_000_000
+LEAST_STREAM_DRAWS: Final = 15_000
+STREAM_DRAWS_OF_ROW: Final = 2
+
+
+def stream_effort(rows: int) -> Effort:
+    """How much learning from so many rows of a stream may cost."""
+    draws = max(LEAST_STREAM_DRAWS, STREAM_DRAWS_OF_ROW * rows)
+    return Effort(STREAM_PAIRS, min(draws, EDGE_DRAWS))
+
+
+@dataclass(frozen=True)
 class RowSample:
     """Rows to learn from, without NULL event times. `row_weight`: how many rows each represents, if
     there were too many in a stretch of time. `blocks`: the hash of each row's block, where Spark
     computed it, and `stretch`, the length of a block in windows. `keys`: the types of the program's
-    keys, if the worth of a row may depend on its key. `own`: the rows' tie-breakers."""
+    keys, if the worth of a row may depend on its key. `own`: the rows' tie-breakers.
+    `effort`: what learning from them may cost."""
 
     table: pa.Table
     row_weight: float = 1.0
@@ -275,6 +318,7 @@ class RowSample:
     keys: Sequence[Type] = ()
     stretch: int = STRETCHES[0]
     own: npt.NDArray[np.float64] | None = None
+    effort: Effort = Effort()
 
     def estimates(self, found: Estimates | None) -> Estimates | None:
         """The estimates scaled to the rows that the sample was taken from."""
@@ -301,13 +345,39 @@ def learn_model(
         if estimates is None
         else estimate_loads(branch_models(program), program.plan, estimates, costs)
     )
-    matches = sample_matches(matching)
+    expected = estimate_work(program, estimates, costs) / costs.pair
+    orders = _orders_of(program, estimates, costs)
+    matches = sample_matches(matching, orders, sampled.effort.pairs, expected)
     rows = _LearntRows(program, matching, sampled, estimates, loads, matches, costs)
     made = [] if estimates is None else rows.ways(policy, wanted)
     every = Way(1.0, utilities_of((), *variable_masks(program)), ALL_MATCHES, 1.0, 1.0)
     if made and not takes_blocks(policy):
         every = replace(every, utilities=made[0].utilities)
     return SheddingModel(policy, (every, *made), loads, estimates, matches, sampled.stretch)
+
+
+def _orders_of(
+    program: Program, estimates: Estimates | None, costs: OperationCosts
+) -> list[list[int]]:
+    """The order in which the slots of each branch are joined, of a tree from left to right."""
+    known = program.plan.branches or (None,) * len(program.branches)
+    shapes = [None if each is None else each.shape for each in known]
+    if None in shapes and estimates is not None:
+        models = branch_models(program)
+        best = (each.shape for each in generate_plans("lazy-chain", models, estimates, costs))
+        shapes = [known or found for known, found in zip(shapes, best, strict=True)]
+    return [
+        list(range(len(branch.slots))) if shape is None else list(_slots_in(shape))
+        for branch, shape in zip(program.branches, shapes, strict=True)
+    ]
+
+
+def _slots_in(shape: Shape) -> Iterator[int]:
+    if isinstance(shape, int):
+        yield shape
+    else:
+        for side in shape:
+            yield from _slots_in(side)
 
 
 def _shares_for(policy: SheddingPolicy, wanted: float | None) -> list[float]:
@@ -372,7 +442,7 @@ class _LearntRows:
         return tables_of(self.matching) if policy == "darling" else ()
 
     def _by_worth(self, shares: Sequence[float]) -> Iterator[_ChosenRows]:
-        graphs = graphs_of(self.matching, self.sampled.keys)
+        graphs = graphs_of(self.matching, self.sampled.keys, self.sampled.effort.draws)
         worth = RowWorth(graphs, self._mask, self._may_be_shed, self._totals())
         known = self.matches.is_enough
         every = 0.0 if known else worth.matches(np.ones(len(self._mask), dtype=np.bool_))
@@ -413,18 +483,24 @@ class _LearntRows:
         return stays
 
     def _works(self, stays: Mapping[float, Flags]) -> Callable[[float], float]:
-        """The part of the work that remains at a share: of the rows that stay there, with
-        selectivities of their own."""
+        """The part of the work that remains at a share, of the rows that stay there."""
         shares, parts = [0.0], [0.0]
-        every = estimate_seconds(self.program, self.estimates, self.costs)
+        every = self._work(np.ones(len(self._mask), dtype=np.bool_))
         for share in sorted(stays):
             if every > 0:
-                left = self._estimates(stays[share])
-                here = estimate_seconds(self.program, left, self.costs)
                 shares.append(share)
-                parts.append(max(min(here / every, 1.0), parts[-1]))
+                parts.append(max(min(self._work(stays[share]) / every, 1.0), parts[-1]))
         shares, parts = [*shares, 1.0], [*parts, 1.0]
         return lambda share: float(np.interp(share, shares, parts))
+
+    def _work(self, stays: Flags) -> float:
+        """The seconds of matching if these rows stay: by the pairs that the sample has then, or,
+        where no pairs may be tested, of their own selectivities."""
+        pairs = self.matches.work(stays)
+        if pairs is not None:
+            kept = self.matches.share(stays) or 0.0
+            return pairs * self.costs.pair + kept * self.matches.total * MATCH_SECONDS
+        return estimate_seconds(self.program, self._estimates(stays), self.costs)
 
     def _estimates(self, stays: Flags) -> Estimates | None:
         kept = self.sampled.table.filter(pa.array(stays))

@@ -51,7 +51,7 @@ class PartialShedder(Shedder):
             self._since = 0
             return Admission(rows, count, density, counts)
         self._since += 1
-        most = self._rows_in_time(turn, loaded=True)
+        most = self._rows_under_load(turn)
         if self._wants_to_learn(rows, most, under_load=True):
             turn = self._learn_in(turn)
             share = min(share, self._share(turn, count, density))

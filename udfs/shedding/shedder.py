@@ -38,6 +38,7 @@ from spark_cep.udfs.shedding.learning import (
     choose_way,
     learn_model,
     statistics_of,
+    stream_effort,
     takes_blocks,
     variable_masks,
 )
@@ -65,26 +66,29 @@ if TYPE_CHECKING:
     from spark_cep.udfs.shedding.utility import SheddingStatistics, StreamSheddingSpec
 
 
-# How many rows to learn from. The most give draws for every bin, which takes 0.2 to 0.4 s.
+# From how many rows to learn: what takes time are draws, so that ten times the rows take twice as
+# long and say much more of the rows to come. Fewer only where a trigger is already too full.
 MOST_ROWS: Final = 20_000
-LEAST_ROWS: Final = 500
+LEAST_ROWS: Final = 2_000
+LEAST_ROWS_UNDER_LOAD: Final = 500
 # With this many rows in a bucket, learning comes before the first matching.
 MANY_ROWS: Final = 5_000
 # Statistics from few rows are replaced when this many times as many are there.
 RELEARN_FACTOR: Final = 4
-# Learning from 2,000 rows takes about so long; from more of them, at most as much longer as the
-# square root of their number. Measured with sequences of 3 to 8: 500 rows 0.1 to 0.3 s, 2,000 rows
-# 0.35 to 0.6 s, 20,000 rows 0.4 to 1.6 s, on a busy machine. What the last time has shown counts,
-# and a quarter more.
-LEARNING_SECONDS: Final = 0.25
+# Learning from 2,000 rows takes about so long, and from more of them as much longer as this power
+# of their number. Measured with sequences of 3 to 8: 2,000 rows 0.06 to 0.2 s, 20,000 rows 0.09 to
+# 0.32 s. What the last time has shown counts, and a quarter more.
+LEARNING_SECONDS: Final = 0.1
 LEARNING_ROWS: Final = 2_000
+LEARNING_POWER: Final = 0.25
 LEARNING_MARGIN: Final = 1.25
 LEAST_LEARNING_SECONDS: Final = 0.05
 # Of the time of a trigger that is too full, the part for learning.
 LOADED_LEARNING_SHARE: Final = 0.5
-# The least time between two learnings of values that drift all the time, like positions in a game:
-# learning then takes 1 % of the time.
-PAUSE_SECONDS: Final = 30.0
+# As long as nothing has to be dropped, learning takes at most this part of the time since the first
+# rows came; more only if matching takes so large a part of its time that an overload is near.
+IDLE_LEARNING_SHARE: Final = 0.02
+NEAR_OVERLOAD: Final = 0.5
 # Under load, the least number of triggers between two tests for drift.
 TRIGGERS_BETWEEN_LEARNING: Final = 10
 
@@ -166,7 +170,9 @@ class Shedder:
     _recent: list[pa.Table] = field(default_factory=list)
     _since: int = 0
     _learnt_rows: int = 0
-    _drifted_at: float = -inf
+    # When the first rows came, and the seconds of learning when nothing had to be dropped.
+    _began: float | None = None
+    _idle_learning: float = 0.0
     _before: tuple[str | None, float] | None = None
     _interval: float = 1.0
     # Whether the rows of a trigger are of several blocks, of which some can be kept as a whole.
@@ -234,7 +240,7 @@ class Shedder:
             self._since = 0
             return Admission(rows, rows.num_rows, density, self._counts(mask, mask))
         self._since += 1
-        most = self._rows_in_time(turn, loaded=True)
+        most = self._rows_under_load(turn)
         if self._wants_to_learn(rows, most, under_load=True):
             turn = self._learn_in(turn)
             again = self._quota(turn, (rows.num_rows, density), may_go)
@@ -305,12 +311,14 @@ class Shedder:
         return waits_for_horizon(self.program)
 
     def learn_if_idle(self, turn: BucketTurn, seconds: float) -> None:
-        """Learns after a bucket that record `seconds`, if enough of its budget is left."""
+        """Learns after a bucket that took `seconds`, if enough of its budget is left."""
         if not self._recent:
             return
-        most = self._rows_in_time(turn, spent=seconds)
+        most = self._rows_when_idle(turn, seconds)
         if self._wants_to_learn(self._recent[-1], most, under_load=False):
+            began = self.clock()
             self._learn(most)
+            self._idle_learning += self.clock() - began
 
     # -- how many -------------------------------------------------------------------------------
 
@@ -426,6 +434,8 @@ class Shedder:
 
     def _remember(self, rows: pa.Table) -> None:
         """Keeps the latest rows of all buckets, before shedding, to learn from."""
+        if self._began is None:
+            self._began = self.clock()
         if rows.num_rows:
             self._recent.append(truncate(rows))
             while sum(each.num_rows for each in self._recent[1:]) >= MOST_ROWS:
@@ -438,42 +448,48 @@ class Shedder:
 
     def _wants_to_learn(self, rows: pa.Table, most: int, *, under_load: bool) -> bool:
         """Whether to learn now: the first time, from many more rows than before, or after a drift.
-        Under load, drift is tested only now and then. `most`: the rows that there is time for."""
+        Under load again only now and then. `most`: the rows that there is time for."""
         waiting = min(sum(each.num_rows for each in self._recent), most)
-        if waiting < LEAST_ROWS:
+        if waiting < (LEAST_ROWS_UNDER_LOAD if under_load else LEAST_ROWS):
             return False
         if self._drift is None:
             return True
-        if waiting >= RELEARN_FACTOR * self._learnt_rows:
-            return not under_load
-        now = self.clock()
-        if (
-            self._since % TRIGGERS_BETWEEN_LEARNING
-            if under_load
-            else now - self._drifted_at < PAUSE_SECONDS
-        ):
+        if under_load and self._since % TRIGGERS_BETWEEN_LEARNING:
             return False
+        if waiting >= RELEARN_FACTOR * self._learnt_rows:
+            return True
         if waiting < min(self._learnt_rows, LEARNING_ROWS):
             return False
-        drifted = self._drift.has_drifted(rows)
-        if drifted:
-            self._drifted_at = now
-        return drifted
+        return self._drift.has_drifted(rows)
 
-    def _rows_in_time(self, turn: BucketTurn, *, spent: float = 0.0, loaded: bool = False) -> int:
-        """From how many rows there is time to learn. In a trigger that is too full, what was never
+    def _rows_under_load(self, turn: BucketTurn) -> int:
+        """From how many rows there is time to learn in a trigger that is too full. What was never
         learnt is learnt from some rows in any case."""
         if turn.budget is None:
             return MOST_ROWS
-        seconds = turn.budget * LOADED_LEARNING_SHARE if loaded else turn.budget - spent
+        rows = self._rows_in(turn.budget * LOADED_LEARNING_SHARE)
+        return max(rows, LEAST_ROWS_UNDER_LOAD) if self.known is None else rows
+
+    def _rows_when_idle(self, turn: BucketTurn, spent: float) -> int:
+        """From how many rows to learn after a bucket that took `spent` seconds and has dropped
+        nothing."""
+        budget = inf if turn.budget is None else turn.budget
+        if spent >= NEAR_OVERLOAD * budget:
+            return self._rows_in(budget - spent)
+        since = 0.0 if self._began is None else self.clock() - self._began
+        credit = IDLE_LEARNING_SHARE * since - self._idle_learning
+        return self._rows_in(min(budget - spent, credit))
+
+    def _rows_in(self, seconds: float) -> int:
+        """From how many rows this is expected to be enough time to learn."""
         parts = max(seconds, 0.0) / (LEARNING_MARGIN * self.learning_seconds)
-        rows = min(round(LEARNING_ROWS * parts**2), MOST_ROWS)
-        return max(rows, LEAST_ROWS) if loaded and self.known is None else rows
+        rows = LEARNING_ROWS * float(parts ** (1 / LEARNING_POWER))
+        return round(min(rows, MOST_ROWS))
 
     def _learn_in(self, turn: BucketTurn) -> BucketTurn:
         """Learns before the rows of a turn are matched, for which less time is left then."""
         began = self.clock()
-        self._learn(self._rows_in_time(turn, loaded=True))
+        self._learn(self._rows_under_load(turn))
         if turn.budget is None:
             return turn
         return replace(turn, budget=max(turn.budget - (self.clock() - began), 0.0))
@@ -484,14 +500,14 @@ class Shedder:
         recent = pa.concat_tables(self._recent)
         recent = truncate(recent.slice(max(recent.num_rows - most, 0)))
         self._learn_from(recent)
-        parts = (recent.num_rows / LEARNING_ROWS) ** 0.5
+        parts = (recent.num_rows / LEARNING_ROWS) ** LEARNING_POWER
         seconds = (self.clock() - began) / max(parts, 0.5)
         self.learning_seconds = max(seconds, LEAST_LEARNING_SECONDS)
 
     def _learn_from(self, recent: pa.Table) -> None:
         table = drop_null_times(self.program, recent)
         keys = self.spec.keys if has_most_keys(self.program, table) else ()
-        rows = RowSample(table, keys=keys)
+        rows = RowSample(table, keys=keys, effort=stream_effort(table.num_rows))
         costs = self.program.costs or TYPICAL_COSTS
         found = learn_model(self.program, rows, self.spec.policy, costs, self.spec.keep)
         self.learnings += 1

@@ -22,7 +22,7 @@ rounds, and messages are passed again after each (`thin`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import factorial, prod
 from typing import TYPE_CHECKING, Final
@@ -64,10 +64,10 @@ Numbers = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-# Pairs drawn for the conditions between two variables, half of them from either side: at first,
-# and at most, where hardly any pass. In a long chain few of those that pass matter.
+# Pairs drawn for the conditions between two variables, half of them from either side, and so many
+# times as many where hardly any pass. In a long chain few of those that pass matter.
 EDGE_DRAWS: Final = 60_000
-MOST_EDGE_DRAWS: Final = 240_000
+MORE_DRAWS: Final = 4
 # So many passing pairs give every bin its share.
 ENOUGH_PASSING: Final = 2_000
 # A bin counts as if so many more draws had begun in it, with rows that are worth the mean: next to
@@ -84,6 +84,8 @@ LEAST_STAYING: Final = 0.7
 # The key is looked at if so large a part of the pairs is elsewhere than even keys would have it.
 KEY_DIFFERENCE: Final = 0.05
 _LEAST: Final = 1e-300
+# What a bin has at least, of the one beside it.
+NEAR: Final = 0.3
 
 
 # ---- the graph of a branch -----------------------------------------------------------------------
@@ -147,34 +149,44 @@ def _sides_of(edges: Sequence[Edge], variable: int) -> Iterator[tuple[Edge, int]
                 yield edge, place
 
 
-def graphs_of(matching: AdvanceContext, keys: Sequence[Type] = ()) -> tuple[BranchGraph, ...]:
+@dataclass(frozen=True)
+class _EdgeDraws:
+    """How edges are drawn: with so many `draws` at first. `keys`: the types of the program's keys,
+    if the worth of a row may depend on its key. `known`: the edges of earlier branches."""
+
+    keys: Sequence[Type]
+    draws: int
+    known: dict[tuple[int, ...], Edge | None] = field(default_factory=dict)
+
+
+def graphs_of(
+    matching: AdvanceContext, keys: Sequence[Type] = (), draws: int = EDGE_DRAWS
+) -> tuple[BranchGraph, ...]:
     """The graph of each branch. `keys`: the types of the program's keys, if the worth of a row may
-    depend on its key."""
-    drawn: dict[tuple[int, ...], Edge | None] = {}
+    depend on its key. `draws`: for each edge, at first."""
+    drawing = _EdgeDraws(keys, draws)
     return tuple(
-        _make_graph(make_sampling_walk(matching, number), keys, drawn)
+        _make_graph(make_sampling_walk(matching, number), drawing)
         for number in range(len(matching.program.branches))
     )
 
 
-def _make_graph(
-    walk: BranchWalk, keys: Sequence[Type], drawn: dict[tuple[int, ...], Edge | None]
-) -> BranchGraph:
+def _make_graph(walk: BranchWalk, drawing: _EdgeDraws) -> BranchGraph:
     branch = walk.matching.program.branches[walk.branch]
     plain = [slot for slot in branch.slots if not slot.is_group]
     variables = tuple(slot.variables[0] for slot in plain)
-    edges = _draw_edges(walk, _conditions_by_variables(walk, variables), keys, drawn)
+    edges = _draw_edges(walk, _conditions_by_variables(walk, variables), drawing)
     forest = _spanning_forest([edge for edge in edges if len(edge.sides) == 2])
     others = tuple(edge for edge in edges if edge not in forest)
     # Variables without a common condition meet in the same window of a key.
     neighbors: _Wanted = {(pair, False): [] for pair in pairwise(variables)}
-    forest = _spanning_forest([*forest, *_draw_edges(walk, neighbors, keys, drawn, forest)])
+    forest = _spanning_forest([*forest, *_draw_edges(walk, neighbors, drawing, forest)])
     lists = {
         slot.variables[0]: (slot.low, slot.high if slot.high is not None else MOST_ELEMENTS)
         for slot in plain
         if slot.is_list
     }
-    return BranchGraph(variables, forest, others, lists, _draw_chains(walk, lists, keys))
+    return BranchGraph(variables, forest, others, lists, _draw_chains(walk, lists, drawing))
 
 
 # The conditions between the same variables, as places in the program, apart by `of_one`.
@@ -194,7 +206,7 @@ def _conditions_by_variables(walk: BranchWalk, variables: Sequence[int]) -> _Wan
 
 
 def _draw_chains(
-    walk: BranchWalk, lists: Mapping[int, tuple[int, int]], keys: Sequence[Type]
+    walk: BranchWalk, lists: Mapping[int, tuple[int, int]], drawing: _EdgeDraws
 ) -> dict[int, Edge]:
     """For each list the conditions between an element and the one before it."""
     found = {}
@@ -206,7 +218,7 @@ def _draw_chains(
             and any(previous_cells(condition))
             and can_sample(walk, condition)
         ]
-        edge = _draw_edge(walk, (variable, variable), places, keys) if places else None
+        edge = _draw_edge(walk, (variable, variable), places, drawing) if places else None
         if edge is not None:
             found[variable] = edge
     return found
@@ -215,12 +227,10 @@ def _draw_chains(
 def _draw_edges(
     walk: BranchWalk,
     wanted: _Wanted,
-    keys: Sequence[Type],
-    drawn: dict[tuple[int, ...], Edge | None],
+    drawing: _EdgeDraws,
     before: Sequence[Edge] = (),
 ) -> list[Edge]:
-    """The edges that could be drawn, without those between variables that `before` connects.
-    `drawn`: those of earlier branches."""
+    """The edges that could be drawn, without those between variables that `before` connects."""
     found = []
     for (variables, of_one), places in wanted.items():
         slots = [walk.slots.of_variable[v] for v in variables]
@@ -229,9 +239,9 @@ def _draw_edges(
         known = (*variables, *order, *places)
         if not places and _are_connected(before, variables):
             continue
-        if known not in drawn:
-            drawn[known] = _draw_edge(walk, variables, places, keys, of_one=of_one)
-        edge = drawn[known]
+        if known not in drawing.known:
+            drawing.known[known] = _draw_edge(walk, variables, places, drawing, of_one=of_one)
+        edge = drawing.known[known]
         if edge is not None:
             found.append(edge)
     return found
@@ -268,20 +278,20 @@ def _draw_edge(
     walk: BranchWalk,
     variables: tuple[int, ...],
     places: Sequence[int],
-    keys: Sequence[Type],
+    drawing: _EdgeDraws,
     *,
     of_one: bool = False,
 ) -> Edge | None:
     """`variables`: a list twice, for an element and the next."""
-    draws = EDGE_DRAWS
+    draws = drawing.draws
     while True:
         rows, pairs, share = _draw_pairs(walk, variables, places, draws)
-        if len(pairs) >= ENOUGH_PASSING or draws >= MOST_EDGE_DRAWS:
+        if len(pairs) >= ENOUGH_PASSING or draws >= MORE_DRAWS * drawing.draws:
             break
-        draws = min(MOST_EDGE_DRAWS, 4 * draws)
+        draws *= MORE_DRAWS
     if not len(pairs):
         return None
-    key = _make_key_feature(walk, keys)
+    key = _make_key_feature(walk, drawing.keys)
     if key is not None and not any(
         _depends_on_key(walk, key, variable, of, pairs)
         for variable, of in zip(variables, rows, strict=True)
@@ -563,7 +573,24 @@ def _by_bin(edge: Edge, receiver: int, counted: Numbers) -> Numbers:
     sums = np.bincount(side.bins[edge.rows[receiver]], counted, len(side.rows))
     every = max(float(side.rows.sum()), 1.0)
     more = PRIOR_DRAWS * every / EDGE_DRAWS
-    return np.asarray((sums + more * float(counted.sum()) / every) / (side.rows + more))
+    found = np.asarray((sums + more * float(counted.sum()) / every) / (side.rows + more))
+    return _near(side, found)
+
+
+def _near(side: Side, message: Numbers) -> Numbers:
+    """At least a part of what bins nearby have: of the values of a sample, those beside the ones
+    that pass may pass next time, and the farther away, the less likely they do."""
+    shaped = message.reshape(side.sizes)
+    for axis, feature in enumerate(side.features):
+        if feature.is_ordered:
+            # The last bin is NULL.
+            values = np.moveaxis(shaped.copy(), axis, -1)[..., :-1]
+            decay = NEAR ** np.arange(feature.size - 1)
+            above = np.maximum.accumulate(values / decay, axis=-1) * decay
+            below = np.maximum.accumulate((values * decay)[..., ::-1], axis=-1)[..., ::-1] / decay
+            shaped = shaped.copy()
+            np.moveaxis(shaped, axis, -1)[..., :-1] = np.maximum(above, below)
+    return np.asarray(shaped.reshape(-1))
 
 
 # ---- rows that stay ------------------------------------------------------------------------------
