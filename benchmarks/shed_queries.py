@@ -210,7 +210,7 @@ QUERIES: Mapping[str, Query] = {
         Query("Q2A", "stock", 4, 1.22, 0.0, 144 * MINUTE, 150_000),
         Query("Q3A", "stock", 4, 1.3, 1.2, 10 * HOUR, 190_000),
         Query("Q1B", "soccer", 3, 6.0, 4.0, 24 * SECOND, 150_000),
-        Query("Q1B*", "game", 3, 3.0, 35.2, 1 * SECOND, 50_000),
+        Query("Q1B*", "game", 3, 8.0, 34.5, 1 * SECOND, 50_000),
         Query("Q2B", "soccer", 4, 0.0, 4.0, 24 * SECOND, 600_000),
         Query("Q3B", "soccer", 4, 2.2, 0.0, 2 * SECOND, 560_000),
         Query("Q4B", "soccer", 3, 8.0, 8.0, 450 * SECOND, 180_000),

@@ -154,7 +154,6 @@ def test_a_history_is_known_from_the_first_row_on() -> None:
     assert each.learnings == 0
     assert admitted.recall > 0.3  # at random 0.09
     # Values that differ from the history's are noticed, too.
-    each._since = 9
     come(each, rows(2000, begin=30_000, middle=5.0).table, 2)
     assert each.learnings == 1
 
@@ -228,7 +227,8 @@ def test_learning_again_under_load_needs_the_time_that_it_took_before() -> None:
         each.learning_seconds = seconds
         before = each.learnings
         # So many rows that some have to go, in values that were never there.
-        each._since = 9
+        assert isinstance(each.clock, Clock)
+        each.clock.now += 100.0
         each._time_model(0).work = 1.0
         come(each, rows(MANY_ROWS, begin=MANY_ROWS, middle=9.0).table, 2, seconds=7.0)
         learnings.append(each.learnings - before)

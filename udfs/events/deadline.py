@@ -34,8 +34,11 @@ MOST_BLOCK_PAIRS: Final = 1 << 20
 START_SECONDS: Final = 0.02
 FIRST_STARTS: Final = 1 << 6
 GROWTH: Final = 8.0
-# Rows come by key and time. Where they take more than one block of that time, walks take blocks
-# from so many parts in turn, so that no key and no time always comes last.
+# Far from the deadline, blocks may take this part of the time that is left.
+START_SHARE: Final = 1 / 16
+# Rows come by key and time. Where they are expected to take more than this part of the time that is
+# left, walks take blocks from so many parts in turn, so that no key and no time always comes last.
+NEAR_SHARE: Final = 1 / 4
 SECTIONS: Final = 16
 
 
@@ -71,8 +74,10 @@ class Deadline:
 
     def part(self, share: float) -> Deadline:
         """An earlier deadline, after this share of the time that is left."""
-        now = self.now()
-        return Deadline(now + share * max(self._at - now, 0.0), self.now, self._counts)
+        return Deadline(self.now() + share * self.seconds_left(), self.now, self._counts)
+
+    def seconds_left(self) -> float:
+        return max(self._at - self.now(), 0.0)
 
     # ---- what was left -------------------------------------------------------------------------
 
@@ -186,10 +191,11 @@ class _StartBlocks:
             # A walk that goes on from what this one gave may have been cut.
             if self._counts.cuts == cuts:
                 self.left -= stop - begin
-            seconds = max(now() - began, 1e-9)
-            fits = START_SECONDS / seconds
+            seconds, left = max(now() - began, 1e-9), self._deadline.seconds_left()
+            fits = max(START_SECONDS, START_SHARE * left) / seconds
             self._size = max(int(self._size * min(max(fits, 1 / GROWTH), GROWTH)), 1)
-            if stop < end and fits < GROWTH and not is_split:
+            expected = seconds * (end - stop) / (stop - begin)
+            if stop < end and expected > NEAR_SHARE * left and not is_split:
                 sections.extend(_split(stop, end))
                 is_split = True
             elif stop < end:

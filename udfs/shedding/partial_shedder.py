@@ -48,9 +48,7 @@ class PartialShedder(Shedder):
         mask = column_to_numpy(rows.column(self.program.mask)).astype(np.int64)
         counts = self._counts(mask, mask)
         if share >= 1:
-            self._since = 0
             return Admission(rows, count, density, counts)
-        self._since += 1
         most = self._rows_under_load(turn)
         if self._wants_to_learn(rows, most, under_load=True):
             turn = self._learn_in(turn)

@@ -89,8 +89,8 @@ LOADED_LEARNING_SHARE: Final = 0.5
 # rows came; more only if matching takes so large a part of its time that an overload is near.
 IDLE_LEARNING_SHARE: Final = 0.02
 NEAR_OVERLOAD: Final = 0.5
-# Under load, the least number of triggers between two tests for drift.
-TRIGGERS_BETWEEN_LEARNING: Final = 10
+# Under load, the least time from one learning to the next, as a multiple of the time it takes.
+PAUSE_FACTOR: Final = 10.0
 
 # With fewer blocks in a trigger, a share of them is no choice.
 LEAST_BLOCKS: Final = 8
@@ -168,8 +168,8 @@ class Shedder:
     _densities: dict[int, RowDensity] = field(default_factory=dict)
     _ledgers: dict[int, Ledger] = field(default_factory=dict)
     _recent: list[pa.Table] = field(default_factory=list)
-    _since: int = 0
     _learnt_rows: int = 0
+    _learnt_at: float = -inf
     # When the first rows came, and the seconds of learning when nothing had to be dropped.
     _began: float | None = None
     _idle_learning: float = 0.0
@@ -237,9 +237,7 @@ class Shedder:
         density = 0.0 if self._budget is None else self._density(turn.bucket, rows)
         quota = self._quota(turn, (rows.num_rows, density), may_go)
         if quota is None or quota >= np.count_nonzero(may_go):
-            self._since = 0
             return Admission(rows, rows.num_rows, density, self._counts(mask, mask))
-        self._since += 1
         most = self._rows_under_load(turn)
         if self._wants_to_learn(rows, most, under_load=True):
             turn = self._learn_in(turn)
@@ -454,7 +452,8 @@ class Shedder:
             return False
         if self._drift is None:
             return True
-        if under_load and self._since % TRIGGERS_BETWEEN_LEARNING:
+        pause = PAUSE_FACTOR * self.learning_seconds if under_load else 0.0
+        if self.clock() < self._learnt_at + pause:
             return False
         if waiting >= RELEARN_FACTOR * self._learnt_rows:
             return True
@@ -503,6 +502,7 @@ class Shedder:
         parts = (recent.num_rows / LEARNING_ROWS) ** LEARNING_POWER
         seconds = (self.clock() - began) / max(parts, 0.5)
         self.learning_seconds = max(seconds, LEAST_LEARNING_SECONDS)
+        self._learnt_at = self.clock()
 
     def _learn_from(self, recent: pa.Table) -> None:
         table = drop_null_times(self.program, recent)
