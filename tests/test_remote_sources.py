@@ -234,24 +234,33 @@ def test_sql_hands_on_the_sources_that_a_clause_names() -> None:
 # ---- the choice --------------------------------------------------------------------------------
 
 
-def test_auto_postpones_only_where_conditions_may_wait() -> None:
-    greedy = choose_strategy("auto", None, "any", "reuse")
-    assert (greedy.strategy, greedy.caching.policy) == ("hybrid", "lru")
-    for selection, consumption in (("next", "reuse"), ("strict", "reuse"), ("any", "consume")):
-        found = choose_strategy("auto", None, selection, consumption)  # type: ignore[arg-type]
-        assert (found.strategy, found.caching.policy) == ("prefetch", "cost")
+SELECTIONS: tuple[tuple[Any, Any], ...] = (
+    ("any", "reuse"), ("any", "consume"), ("next", "reuse"), ("next", "consume"),
+    ("strict", "reuse"), ("strict", "consume"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("plan_request", "instead"), [("lazy", "cached"), ("post", "cached"), ("hybrid", "prefetch")]
-)
-def test_what_would_postpone_does_without_where_rows_are_taken_at_once(
-    plan_request: Any, instead: str
+@pytest.mark.parametrize(("selection", "consumption"), SELECTIONS)
+def test_auto_prefetches_and_postpones_and_caches_by_the_selection(
+    selection: Any, consumption: Any
 ) -> None:
-    assert choose_strategy(plan_request, None, "any", "reuse").why == "as requested"
-    found = choose_strategy(plan_request, None, "strict", "reuse")
-    assert found.strategy == instead
-    assert found.why == f"not {plan_request}: strict decides on each row at once"
+    found = choose_strategy("auto", None, selection, consumption)
+    is_greedy = (selection, consumption) == ("any", "reuse")
+    assert found.strategy == "hybrid"
+    assert found.caching.policy == ("lru" if is_greedy else "cost")
+
+
+@pytest.mark.parametrize("plan_request", ["blocking", "cached", "post", "prefetch", "lazy"])
+@pytest.mark.parametrize(("selection", "consumption"), SELECTIONS)
+def test_a_strategy_is_as_requested_but_runs_leave_nothing_for_the_end(
+    plan_request: Any, selection: Any, consumption: Any
+) -> None:
+    found = choose_strategy(plan_request, None, selection, consumption)
+    if plan_request == "post" and selection != "any":
+        assert found.strategy == "cached"
+        assert found.why.startswith("not post: ")
+    else:
+        assert (found.strategy, found.why) == (plan_request, "as requested")
 
 
 def test_a_cache_that_was_asked_for_stays() -> None:

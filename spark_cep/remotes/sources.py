@@ -1,10 +1,10 @@
 """The sources of `remotes=`: their checks, the choice of strategy and cache, and what is shipped.
 
 EIRES (section 6) distinguishes queries by how greedily they select events. With a greedy policy
-(skip till any match, reuse), many partial matches need the same values: LRU serves them, and
-postponing a condition only costs partial matches. With a non-greedy one, a row is taken or skipped
-by the conditions that hold then, so a condition without its value would stop the run: it cannot be
-postponed, and utility predicts best what will be needed. No choice changes the answer.
+(skip till any match, reuse), many partial matches need the same values: LRU serves them. With a
+non-greedy one, few partial matches share a value, and utility predicts best what will be needed.
+Conditions are postponed under every policy: a partial match, or a run, waits while others go on.
+Only a run cannot leave its conditions for the end. No choice changes the answer.
 """
 
 from __future__ import annotations
@@ -118,12 +118,6 @@ _SELECTION_NAMES: dict[Selection, str] = {
     "next": "skip till next match",
     "strict": "strict",
 }
-# What remains of a strategy without postponing.
-_WITHOUT_POSTPONING: dict[FetchStrategy, FetchStrategy] = {
-    "lazy": "cached",
-    "post": "cached",
-    "hybrid": "prefetch",
-}
 
 
 @dataclass(frozen=True)
@@ -145,12 +139,12 @@ def choose_strategy(
     """The choice for a source that the engine uses while it matches.
 
     >>> choose_strategy("auto", None, "next", "reuse").strategy
-    'prefetch'
-    >>> choose_strategy("lazy", None, "next", "reuse").why
-    'not lazy: skip till next match decides on each row at once'
+    'hybrid'
+    >>> choose_strategy("post", None, "next", "reuse").why
+    'not post: skip till next match decides on each row by its conditions'
     """
     greedy = selection == "any" and consumption == "reuse"
-    strategy, why = _resolve_strategy(request, _hindrance(selection, consumption))
+    strategy, why = _resolve_strategy(request, selection)
     if caching is not None:
         return RemoteChoice(strategy, caching, why, "as requested")
     if greedy:
@@ -180,23 +174,12 @@ def choose_outside(request: StrategyRequest, caching: Caching | None) -> RemoteC
     return RemoteChoice(strategy, caching or Caching("lru"), why, reason)
 
 
-def _hindrance(selection: Selection, consumption: Consumption) -> str | None:
-    """Why a condition cannot wait for its value."""
-    if selection != "any":
-        return f"{_SELECTION_NAMES[selection]} decides on each row at once"
-    if consumption != "reuse":
-        return "with consume a match takes its rows away from the others at once"
-    return None
-
-
-def _resolve_strategy(request: StrategyRequest, hindrance: str | None) -> tuple[FetchStrategy, str]:
+def _resolve_strategy(request: StrategyRequest, selection: Selection) -> tuple[FetchStrategy, str]:
     if request == "auto":
-        if hindrance is None:
-            return "hybrid", "values are prefetched, and conditions may wait for the others"
-        return "prefetch", f"values are prefetched; no condition waits, because {hindrance}"
-    without = _WITHOUT_POSTPONING.get(request)
-    if hindrance is not None and without is not None:
-        return without, f"not {request}: {hindrance}"
+        return "hybrid", "values are prefetched, and conditions may wait for the others"
+    if request == "post" and selection != "any":
+        name = _SELECTION_NAMES[selection]
+        return "cached", f"not post: {name} decides on each row by its conditions"
     return request, "as requested"
 
 

@@ -15,6 +15,7 @@ from benchmarks.programs import prepare
 from spark_cep.pattern import event, seq
 from spark_cep.udfs.errors import LimitError
 from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.metrics import Metrics
 from spark_cep.udfs.program import Limits, Plan
 from spark_cep.udfs.remote_spec import FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes.lookup import Lookup
@@ -22,7 +23,6 @@ from tests.remotes.looked_up import STRATEGIES
 from tests.remotes.simulated import Simulated, Source, failing
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.events.metrics import Metrics
     from spark_cep.udfs.remote_spec import FetchStrategy
 
 LATE = [each for each in STRATEGIES if each not in ("blocking", "cached")]
@@ -36,6 +36,7 @@ class Outcome:
     matches: int | None
     keys: list[Any]
     metrics: Metrics
+    waited_s: float = 0.0
 
 
 def rows(count: int, accounts: int) -> dict[str, np.ndarray]:
@@ -64,6 +65,8 @@ def run(  # noqa: PLR0913 - what a case varies
     window: int,
     limits: Limits | None = None,
     plan: Plan = PLANS["eager"],
+    selection: Any = "skip till any match",
+    consumption: Any = "reuse",
 ) -> Outcome:
     """a, b, c by kind, with values that arrive only while matching waits."""
     source = Spread()
@@ -73,16 +76,17 @@ def run(  # noqa: PLR0913 - what a case varies
     )
     variables = [event(name, f"kind = {kind}") for kind, name in enumerate("abc")]
     pattern = seq(*variables).where(*conditions).within(window)
+    pattern = pattern.strategy(selection).consumption(consumption)
     prepared = prepare(pattern, columns, remotes={"limits": remote})
     program = replace(prepared.program, plan=plan)
     program = program if limits is None else replace(program, limits=limits)
     lookup = Lookup(remote, Simulated(remote, source))
-    step = advance_events(program, EventState(), prepared.table, lookups=(lookup,))
     try:
+        step = advance_events(program, EventState(), prepared.table, lookups=(lookup,))
         matches = sum(len(found) for found in step.matches)
     except LimitError:
-        return Outcome(None, source.asked_for, step.metrics)
-    return Outcome(matches, source.asked_for, step.metrics)
+        return Outcome(None, source.asked_for, Metrics())
+    return Outcome(matches, source.asked_for, step.metrics, lookup.metrics.waited_s)
 
 
 # Few a have a b that meets the first condition, so few keys of a are needed.
@@ -175,3 +179,57 @@ def test_what_fails_one_condition_needs_no_key_of_the_next(strategy: FetchStrate
     assert sum(len(found) for found in step.matches) == 1
     if strategy != "post":
         assert second.asked_for == [3]
+
+
+# ---- runs and consumption ------------------------------------------------------------------------
+
+
+SELECTIONS = (
+    ("skip till next match", "reuse"), ("skip till next match", "consume"),
+    ("strict", "reuse"), ("skip till any match", "consume"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ["prefetch", "lazy", "hybrid"])
+@pytest.mark.parametrize(("selection", "consumption"), SELECTIONS)
+def test_runs_need_the_same_keys_make_the_same_rounds_and_reach_the_same_limits(
+    selection: str, consumption: str, strategy: FetchStrategy
+) -> None:
+    columns = rows(4_000, 1_000_000)
+    conditions = (
+        "b.price > a.price", "b.price > remote('limits', a.account)",
+        "c.price > remote('limits', b.account)",
+    )  # fmt: skip
+
+    def outcome(strategy: FetchStrategy, limits: Limits) -> Outcome:
+        return run(
+            strategy, conditions, columns, window=30, limits=limits, selection=selection,
+            consumption=consumption,
+        )  # fmt: skip
+
+    cached = outcome("cached", Limits())
+    found = outcome(strategy, Limits())
+    assert cached.matches
+    assert found.matches == cached.matches
+    assert set(found.keys) >= set(cached.keys)
+    assert len(found.keys) <= 1.3 * len(cached.keys)
+    counts = ("pairs", "partial_matches", "peak_partial_matches")
+    assert [getattr(found.metrics, each) for each in counts] == [
+        getattr(cached.metrics, each) for each in counts
+    ]
+    limits = Limits(partial_matches=cached.metrics.peak_partial_matches - 1)
+    assert outcome("cached", limits).matches is None
+    assert outcome(strategy, limits).matches is None
+
+
+def test_runs_go_on_while_others_wait() -> None:
+    columns = rows(4_000, 1_000_000)
+    conditions = (
+        "b.price > remote('limits', a.account)", "c.price > remote('limits', b.account)",
+    )  # fmt: skip
+    cached, lazy = (
+        run(strategy, conditions, columns, window=30, selection="skip till next match")
+        for strategy in ("cached", "lazy")
+    )
+    assert lazy.matches == cached.matches
+    assert lazy.waited_s < cached.waited_s

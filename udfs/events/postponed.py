@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from spark_cep.udfs.events.partials import Partials
-from spark_cep.udfs.events.remote_needs import RemoteNeeds, distinct_ids, need_history
+from spark_cep.udfs.events.remote_needs import (
+    RemoteNeeds,
+    ask_for,
+    distinct_ids,
+    need_history,
+)
 from spark_cep.udfs.expressions import remote_sources_of
 
 if TYPE_CHECKING:
@@ -125,11 +130,8 @@ class PostponedTasks:
 
     def _test_free(self, condition: Condition, reader: CellReader) -> tuple[Flags, Flags | None]:
         key_ids = reader.key_ids(condition)
-        self._fetch(key_ids)
-        if not self._needs.is_postponed(condition):
-            return reader.holds(condition), None
-        ready = self._ready(key_ids, len(reader))
-        if ready.all():
+        ready = self._ask(key_ids, len(reader))
+        if ready.all() or not self._needs.is_postponed(condition):
             return reader.holds(condition), None
         late = ~ready
         self._await(key_ids, late)
@@ -249,13 +251,11 @@ class PostponedTasks:
             # The first one is what all of them were parked for.
             if not (arrived and len(which) == len(parked)):
                 key_ids = reader.key_ids(condition)
-                self._fetch(key_ids)
-                if self._needs.is_postponed(condition):
-                    ready = self._ready(key_ids, len(which))
-                    if not ready.all():
-                        self._await(key_ids, ~ready)
-                        is_free[which[~ready]] = False
-                        which, reader = which[ready], reader.select(np.flatnonzero(ready))
+                ready = self._ask(key_ids, len(which))
+                if not ready.all() and self._needs.is_postponed(condition):
+                    self._await(key_ids, ~ready)
+                    is_free[which[~ready]] = False
+                    which, reader = which[ready], reader.select(np.flatnonzero(ready))
             arrived = False
             held = reader.holds(condition)
             meter.count_results(condition, held)
@@ -277,8 +277,7 @@ class PostponedTasks:
         awaited: LookupKeyIds = []
         for condition in conditions:
             key_ids = reader.key_ids(condition, task.bound)
-            self._fetch(key_ids)
-            ready &= self._ready(key_ids, len(partials))
+            ready &= self._ask(key_ids, len(partials))
             awaited += key_ids
         if ready.all():
             return task
@@ -334,7 +333,8 @@ class PostponedTasks:
             assert task.partials.waiting is not None
             for condition in self._needs.of_bits(task.partials.waiting):
                 which = np.flatnonzero(task.partials.waiting & self._needs.bit(condition))
-                self._fetch(self._walk.reader(task.partials.take(which)).key_ids(condition))
+                reader = self._walk.reader(task.partials.take(which))
+                self._ask(reader.key_ids(condition), len(which))
         for task in tasks:
             partials = self._test_at_end(task.partials)
             if len(partials):
@@ -421,23 +421,9 @@ class PostponedTasks:
 
     # ---- lookups -------------------------------------------------------------------------------
 
-    def _fetch(self, key_ids: LookupKeyIds) -> None:
-        """Asks for what is needed now."""
-        for remote, ids in key_ids:
-            lookup = self._lookups[remote]
-            if lookup.remote.caching.policy == "cost":
-                counts = np.bincount(ids.ravel() + 1)
-                present = np.flatnonzero(counts[1:])
-                lookup.needed(present, counts[1:][present], self._walk.branch)
-            if lookup.remote.prefetches:
-                need_history(lookup).need(ids)
-            lookup.ask(ids)
-
-    def _ready(self, key_ids: LookupKeyIds, size: int) -> Flags:
-        ready = np.ones(size, dtype=np.bool_)
-        for remote, ids in key_ids:
-            ready &= self._lookups[remote].ready(ids).all(axis=1)
-        return ready
+    def _ask(self, key_ids: LookupKeyIds, size: int) -> Flags:
+        """Asks for what is needed now: whose data is there."""
+        return ask_for(self._lookups, key_ids, size, self._walk.branch)
 
 
 def _merge(key_ids: LookupKeyIds) -> LookupKeyIds:

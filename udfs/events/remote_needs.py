@@ -14,9 +14,9 @@ from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.expressions import Cell, RemoteCall, cells_of, remote_sources_of, variables_of
 
 if TYPE_CHECKING:
-    from spark_cep.udfs.events.partials import BranchSlots
+    from spark_cep.udfs.events.partials import BranchSlots, LookupKeyIds
     from spark_cep.udfs.events.steps import Step
-    from spark_cep.udfs.events.table import Positions
+    from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.program import Condition, Program
     from spark_cep.udfs.remote_spec import RemoteSpec
     from spark_cep.udfs.values.vectors import RemoteValues
@@ -194,17 +194,41 @@ def need_history(lookup: RemoteValues) -> NeedHistory:
     return history
 
 
+# ---- fetching what is needed ---------------------------------------------------------------------
+
+
+def ask_for(
+    lookups: Sequence[RemoteValues], key_ids: LookupKeyIds, size: int, level: int = 0
+) -> Flags:
+    """Asks for what is needed now by `size` partial matches, or pairs, of a class: those of them
+    whose data is there."""
+    ready = np.ones(size, dtype=np.bool_)
+    for remote, ids in key_ids:
+        lookup = lookups[remote]
+        if lookup.remote.caching.policy == "cost":
+            counts = np.bincount(ids.ravel() + 1)
+            present = np.flatnonzero(counts[1:])
+            lookup.needed(present, counts[1:][present], level)
+        if lookup.remote.prefetches:
+            need_history(lookup).need(ids)
+        lookup.ask(ids)
+        ready &= lookup.ready(ids).all(axis=1)
+    return ready
+
+
 # ---- fetching for whole sets of rows -------------------------------------------------------------
 
 
 def prefetch_candidates(
     program: Program, table: pa.Table, lookups: tuple[RemoteValues, ...]
 ) -> None:
-    """Starts fetching for all candidates among the rows, where the strategy prefetches.
+    """Starts fetching for the candidates among the rows, where the strategy prefetches and most of
+    the keys of a variable's candidates were needed so far.
 
-    Walks fetch for their partial matches themselves (`walk.py`). Whole sets of rows are fetched for
-    before there are any partial matches: under skip till next match, whose runs test nearly all
-    candidates in order, and between the triggers of a stream, for the rows that stay.
+    Walks fetch for their partial matches themselves (`postponed.py`). Whole sets of rows are
+    fetched for before there are any partial matches: under skip till next match and strict, and
+    between the triggers of a stream, for the rows that stay. The first few keys of a variable are
+    fetched, whatever comes of them.
     """
     if not table.num_rows or not any(lookup.remote.prefetches for lookup in lookups):
         return
@@ -214,7 +238,12 @@ def prefetch_candidates(
         if lookup.remote.prefetches:
             rows = pa.array(np.flatnonzero(mask >> variable & 1))
             keys = [table.column(column).take(rows).combine_chunks() for column in columns]
-            lookup.ask(lookup.ids(keys), ahead=True)
+            ids = distinct_ids(lookup.ids(keys))
+            history, state = need_history(lookup), (variable, columns)
+            share = history.share(state)
+            if history.is_worth(state) or (share is None and len(ids) <= LEAST_OFFERED):
+                lookup.ask(ids, ahead=True)
+            history.offer(state, ids)
 
 
 def _calls_with_row_keys(program: Program) -> Iterator[tuple[int, RemoteCall, tuple[int, ...]]]:

@@ -6,12 +6,15 @@ those that find an accepted row take it (and split where several are accepted at
 key), the others search on, twice as far each time. So a round is a handful of array operations,
 however many runs and keys there are. NOTs and folds of lists that are still open are tested on
 finished matches; of finished matches on one path only the last is given.
+
+A run decides on each row, so it waits where the remote data of a condition has not arrived. But no
+run depends on another one: the others go on, and it makes its round when the data is there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,12 +38,14 @@ from spark_cep.udfs.events.partials import (
     SlotElements,
     group_equal_rows,
 )
+from spark_cep.udfs.events.remote_needs import ask_for, distinct_ids
 from spark_cep.udfs.events.steps import compile_negation_checks
 from spark_cep.udfs.events.table import AHEAD, NEW, OLD, Flags, Positions
-from spark_cep.udfs.expressions import cells_of
+from spark_cep.udfs.expressions import cells_of, remote_sources_of
 from spark_cep.udfs.program import Condition, Slot, Tree
 
 if TYPE_CHECKING:
+    from spark_cep.udfs.events.partials import LookupKeyIds
     from spark_cep.udfs.program import Branch
 
 
@@ -77,6 +82,27 @@ def _concatenate_runs(parts: Sequence[RunSet]) -> RunSet:
     return RunSet(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(RunSet)))
 
 
+@dataclass
+class _LateRuns:
+    """The runs of a round that wait for remote data, the key ids that they wait for, and the pairs
+    of the round, which are counted when it is known whose they are."""
+
+    is_late: Flags
+    awaited: LookupKeyIds = field(default_factory=list)
+    tested: list[Positions] = field(default_factory=list)
+
+    def add(self, run: Positions, late: Flags, key_ids: LookupKeyIds) -> None:
+        self.is_late[run[late]] = True
+        self.awaited += [(remote, distinct_ids(ids[late])) for remote, ids in key_ids]
+
+
+@dataclass(frozen=True)
+class _ParkedRuns:
+    state: RunState
+    runs: RunSet
+    awaited: LookupKeyIds
+
+
 @dataclass(frozen=True)
 class _AcceptedPairs:
     """Pairs of a run and a row that it may take through `transition`."""
@@ -100,6 +126,9 @@ class RunEngine:
         if negation_places(matching.program) & {"end", "around"}:
             self._is_open = ~passed
         self.events = matching.events
+        self._lookups = matching.tally.lookups
+        self._postpones = any(lookup.remote.postpones for lookup in self._lookups)
+        self._parked: list[_ParkedRuns] = []
         self.automaton = RunAutomaton(matching.program)
         self.forest = RunForest()
         self.states: list[RunState] = []
@@ -115,7 +144,13 @@ class RunEngine:
         waiting: dict[RunState, list[RunSet]] = {}
         for state, runs in self._start_runs():
             waiting.setdefault(state, []).append(runs)
-        while waiting:
+        while waiting or self._parked:
+            if not waiting:
+                for state, runs in self._arrived_runs():
+                    waiting.setdefault(state, []).append(runs)
+            else:
+                for lookup in self._lookups:
+                    lookup.settle()
             state = next(iter(waiting))
             runs = _concatenate_runs(waiting.pop(state))
             for reached, moved in self._round(state, runs):
@@ -123,6 +158,20 @@ class RunEngine:
                     waiting.setdefault(reached, []).append(moved)
         if self.matching.deciding_row == "start":
             self.matching.status[self._is_open[self.events.tie.start]] = AHEAD
+
+    def _arrived_runs(self) -> Iterator[tuple[RunState, RunSet]]:
+        """The parked runs whose data has arrived, or the first ones when it has."""
+        ready = [each for each in self._parked if self._is_ready(each)]
+        if not ready:
+            ready = self._parked[:1]
+            for remote, ids in ready[0].awaited:
+                self._lookups[remote].wait(ids)
+        taken = {id(each) for each in ready}
+        self._parked = [each for each in self._parked if id(each) not in taken]
+        return ((each.state, each.runs) for each in ready)
+
+    def _is_ready(self, parked: _ParkedRuns) -> bool:
+        return all(self._lookups[remote].ready(ids).all() for remote, ids in parked.awaited)
 
     def matches(self) -> Iterator[MatchSet]:
         """The matches that are given in this advance; call `run` first."""
@@ -177,9 +226,22 @@ class RunEngine:
             return
         limit = self._limit(runs)
         reach = self._reach(transitions, runs, limit)
+        late = _LateRuns(np.zeros(len(runs), dtype=np.bool_)) if self._postpones else None
         accepted = [
-            self._accepted_pairs(state, transition, runs, reach) for transition in transitions
+            self._accepted_pairs(state, transition, runs, reach, late) for transition in transitions
         ]
+        if late is not None:
+            for run in late.tested:
+                counted = run[~late.is_late[run]]
+                if len(counted):
+                    self.matching.meter.count_pairs(runs.earliest, counted)
+            if late.is_late.any():
+                self._parked.append(_ParkedRuns(state, runs.take(late.is_late), late.awaited))
+                on_time = [~late.is_late[pairs.run] for pairs in accepted]
+                accepted = [
+                    replace(pairs, run=pairs.run[each], row=pairs.row[each])
+                    for pairs, each in zip(accepted, on_time, strict=True)
+                ]
         chosen = self._at_earliest_key(accepted, len(runs))
         for pairs in chosen:
             if len(pairs.run):
@@ -187,6 +249,8 @@ class RunEngine:
         moved = np.zeros(len(runs), dtype=np.bool_)
         for pairs in chosen:
             moved[pairs.run] = True
+        if late is not None:
+            moved |= late.is_late
         stay = ~moved & (reach < limit)
         self._leave_open(runs.take(~moved & ~stay))
         # A search that ends within one large group of ties made no progress: it must widen.
@@ -236,16 +300,24 @@ class RunEngine:
         return np.where(inside, self.events.tie.start[np.where(inside, reach, 0)], limit)
 
     def _accepted_pairs(
-        self, state: RunState, transition: RunTransition, runs: RunSet, reach: Positions
+        self,
+        state: RunState,
+        transition: RunTransition,
+        runs: RunSet,
+        reach: Positions,
+        late: _LateRuns | None,
     ) -> _AcceptedPairs:
         variable = transition.variable
         below, candidates = self.events.below(variable), self._rows(variable)
         ranges = PositionRanges(below[runs.cursor], below[np.maximum(reach, runs.cursor)])
         found_runs, found_rows = [], []
         for run, place in pair_blocks(ranges, self.matching.program.block_pairs):
-            self.matching.meter.count_pairs(runs.earliest, run)
+            if late is None:
+                self.matching.meter.count_pairs(runs.earliest, run)
+            else:
+                late.tested.append(run)
             pairs = self._drop_disordered(transition, runs, run, candidates[place], state)
-            pairs = self._test_pairs(transition, runs, pairs)
+            pairs = self._test_pairs(transition, runs, pairs, late)
             found_runs.append(pairs.run)
             found_rows.append(pairs.row)
         if not found_runs:
@@ -293,18 +365,48 @@ class RunEngine:
     # ---- conditions ----------------------------------------------------------------------------
 
     def _test_pairs(
-        self, transition: RunTransition, runs: RunSet, pairs: _AcceptedPairs
+        self,
+        transition: RunTransition,
+        runs: RunSet,
+        pairs: _AcceptedPairs,
+        late: _LateRuns | None,
     ) -> _AcceptedPairs:
-        if transition.local and len(pairs.run):
+        plain = [c for c in transition.local if not remote_sources_of(c.expression)]
+        if plain and len(pairs.run):
             kept = np.ones(len(pairs.run), dtype=np.bool_)
-            for condition in transition.local:
+            for condition in plain:
                 reader = self._reader(transition, condition, runs, pairs)
                 kept &= reader.holds(condition)
             pairs = replace(pairs, run=pairs.run[kept], row=pairs.row[kept])
+        # What fails a condition needs no remote data of the next.
+        for condition in transition.local:
+            if remote_sources_of(condition.expression) and len(pairs.run):
+                pairs = self._test_remote(transition, condition, runs, pairs, late)
         if transition.whole and len(pairs.run):
             kept = self._test_lists(transition, runs, pairs)
             pairs = replace(pairs, run=pairs.run[kept], row=pairs.row[kept])
         return pairs
+
+    def _test_remote(
+        self,
+        transition: RunTransition,
+        condition: Condition,
+        runs: RunSet,
+        pairs: _AcceptedPairs,
+        late: _LateRuns | None,
+    ) -> _AcceptedPairs:
+        reader = self._reader(transition, condition, runs, pairs)
+        key_ids = reader.key_ids(condition)
+        ready = ask_for(self._lookups, key_ids, len(pairs.run))
+        if late is not None and not ready.all():
+            postpones = any(self._lookups[remote].remote.postpones for remote, _ in key_ids)
+            if postpones:
+                late.add(pairs.run, ~ready, key_ids)
+                on_time = np.flatnonzero(ready)
+                pairs = replace(pairs, run=pairs.run[on_time], row=pairs.row[on_time])
+                reader = reader.select(on_time)
+        kept = reader.holds(condition) if len(pairs.run) else np.zeros(0, dtype=np.bool_)
+        return replace(pairs, run=pairs.run[kept], row=pairs.row[kept])
 
     def _reader(
         self, transition: RunTransition, condition: Condition, runs: RunSet, pairs: _AcceptedPairs
