@@ -305,8 +305,8 @@ def test_without_a_time_to_live_values_stay_over_triggers() -> None:
 def test_keys_are_forgotten_when_a_stream_has_brought_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup_room, "MOST_KEYS", 3)
-    lookup, _ = looked_up(Source())
+    monkeypatch.setattr(lookup_room, "LEAST_KEY_BYTES", 3)
+    lookup, _ = looked_up(Source(), caching=caching(0))
     evaluate(lookup, 1, 2, 3, 4)
     lookup.trigger()
     assert not lookup.ready(ids_of(lookup, 4)).any()

@@ -157,6 +157,8 @@ class EventEngine:
     def _match_all(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """The matches of an input that is complete: in several advances where its plan may
         change."""
+        for lookup in self._adaptive.lookups:
+            lookup.forget_keys()
         answer = None
         for step, matches in self._adaptive.run(cut_chunks(self._program, rows)):
             if answer is None or answer.events is not step.events:

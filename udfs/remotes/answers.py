@@ -78,6 +78,13 @@ class LookupValues:
         put = self._put_wholes if self._parts.has_wholes else self._put
         put(elements, values, arrival.ended, metrics)
 
+    def keep(self, ids: Array, renumbered: Array) -> None:
+        """Keeps the values of these ids, which become 0, 1, ...; the elements get new numbers."""
+        self._rows.grow(int(ids.max(initial=-1)) + 1)
+        self._rows.keep(ids)
+        failures = {int(renumbered[each]): why for each, why in self._failures.items()}
+        self._failures = {element: why for element, why in failures.items() if element >= 0}
+
     def drop(self, elements: Array) -> None:
         """Forgets the values of elements that are present."""
         if not len(elements):

@@ -89,6 +89,23 @@ class FetchUtility:
                 for elements, counts in pairs:
                     self._by_class[level].add(elements, counts, -1)
 
+    def keep(self, elements: Array, renumbered: Array) -> None:
+        """Keeps what is known of these elements, by their new numbers."""
+        for column in (self._needs, *(each.counts for each in self._by_class.values())):
+            column.grow(len(renumbered))
+            column.keep(elements)
+        for step in self._steps:
+            for level, pairs in step.items():
+                step[level] = [self._renumber(level, each, renumbered) for each in pairs]
+
+    def _renumber(
+        self, level: int, pair: tuple[Array, Array], renumbered: Array
+    ) -> tuple[Array, Array]:
+        elements, counts = renumbered[pair[0]], pair[1]
+        kept = elements >= 0
+        self._by_class[level].total -= float(counts[~kept].sum())
+        return elements[kept], counts[kept]
+
     def sizes(self) -> dict[int, float]:
         """#P: the mean number of partial matches of each class in a step."""
         return {level: known.total / len(self._steps) for level, known in self._by_class.items()}
@@ -117,7 +134,7 @@ class _PartialMatchClass:
         self.total = 0.0
 
     def add(self, elements: Array, counts: Array, sign: int) -> None:
-        self.counts.grow(int(elements.max()) + 1)
+        self.counts.grow(int(elements.max(initial=-1)) + 1)
         np.add.at(self.counts.all, elements, sign * counts)
         self.total += sign * float(counts.sum())
 

@@ -28,7 +28,7 @@ from spark_cep.udfs.remotes import cache
 from spark_cep.udfs.remotes.answers import LookupValues
 from spark_cep.udfs.remotes.budget import CoveredTime, PrefetchBudget
 from spark_cep.udfs.remotes.fetching import ImmediateFetcher, KeyBatch, ThreadedFetcher
-from spark_cep.udfs.remotes.keys import KeyIndex, PartIndex, distinct_places
+from spark_cep.udfs.remotes.keys import NO_KEY, KeyIndex, PartIndex, distinct_places
 from spark_cep.udfs.remotes.store import ABSENT, FAILED, IN_FLIGHT, PRESENT, ElementStates
 from spark_cep.udfs.values.calls import vector_to_arrow
 from spark_cep.udfs.values.vectors import WORD_KINDS, Vector
@@ -61,9 +61,8 @@ INITIAL_LATENCY_S = 0.01
 LATENCY_WEIGHT = 0.2
 # The spans of so many fetches are remembered until a value of them is used.
 MOST_SPANS = 4096
-# On streams a lookup lives long, and each key takes some 200 bytes, even when its value is evicted.
-# A trigger that finds more keys than this starts with an empty index.
-MOST_KEYS = 1 << 20
+# The keys of a source may take as much as its values, its cache; with a small one, so much.
+LEAST_KEY_BYTES = 1 << 20
 
 
 class Lookup:
@@ -78,6 +77,8 @@ class Lookup:
         )
         self._numbers = itertools.count()
         self._measured = False
+        # The batches that have neither ended nor been taken back, by number.
+        self._unfinished: dict[int, KeyBatch] = {}
         # The counts of the fetcher that the metrics include already.
         self._calls, self._requested = self._fetcher.calls, self._fetcher.keys
         self._budget = PrefetchBudget(remote.prefetch_budget)
@@ -86,10 +87,6 @@ class Lookup:
         self._covered = CoveredTime()
         self._spans: OrderedDict[int, tuple[float, float]] = OrderedDict()
         self._waiting_since: float | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        """Starts with no keys."""
         self._keys = KeyIndex(self.remote.keys)
         self._parts = PartIndex(self._keys, self.remote)
         self._states = ElementStates()
@@ -200,14 +197,51 @@ class Lookup:
         """Begins a trigger: forgets values older than `ttl` and NULLs of failed keys. Ids of
         earlier triggers become invalid."""
         self._take()
-        if len(self._keys) > MOST_KEYS and not (self._states.state.used == IN_FLIGHT).any():
-            self._begin()
+        self.forget_keys()
         present = self._states.present()
         old = self._states.failed_null.all[present]
         if self.remote.ttl is not None:
             oldest = self._fetcher.now() - self.remote.ttl
             old = old | (self._states.fetched.all[present] <= oldest)
         self._values.drop(present[old])
+
+    def forget_keys(self, held: Sequence[Array] = ()) -> None:
+        """Forgets keys without a value, and the values of others, where the keys take more than the
+        cache may. Ids become invalid but for those in the arrays `held`, which get the new ids."""
+        bound = max(self.remote.caching.capacity, LEAST_KEY_BYTES)
+        if self._parts.nbytes <= bound:
+            return
+        self._take()
+        self._of(np.zeros(0, np.int64))  # every key has its element now
+        # Half of it, so that the next keys fit, and forgetting costs little for each of them.
+        self._evict_keys(int(bound / 2 / (self._parts.nbytes / max(self._parts.size, 1))))
+        states = self._states
+        stays = states.state.used != ABSENT
+        for ids in held:
+            elements = self._of(ids.ravel())
+            stays[elements[elements >= 0]] = True
+        elements = np.flatnonzero(stays)
+        new_ids = np.full(len(self._keys) + 1, NO_KEY)
+        renumbered, ids_kept = self._parts.keep(elements)
+        new_ids[ids_kept] = np.arange(len(ids_kept))
+        for ids in held:
+            ids[...] = new_ids[ids]
+        states.keep(elements)
+        self._values.keep(ids_kept, renumbered)
+        self._utility.keep(elements, renumbered)
+        for batch in self._unfinished.values():
+            batch.elements = renumbered[batch.elements]
+
+    def _evict_keys(self, most: int) -> None:
+        """Evicts values down to so many, as if each took the same."""
+        present = self._states.present()
+        present = present[~self._states.is_spared(present)]
+        if len(present) <= most:
+            return
+        cached = replace(self._cached(present), sizes=np.ones(len(present), np.int64))
+        kept = cache.choose_kept(cached, replace(self.remote.caching, capacity=most))
+        self.metrics.evicted += len(present) - int(np.count_nonzero(kept))
+        self._values.drop(present[~kept])
 
     def _of(self, ids: Array) -> Array:
         elements = self._parts.of(ids)
@@ -299,6 +333,7 @@ class Lookup:
             batch = KeyBatch(some, self._parts.keys(some), ahead, next(self._numbers))
             batch.requested_at = batch.queued_at = began
             self._states.ask(some, batch.number, ahead=ahead)
+            self._unfinished[batch.number] = batch
             batches.append(batch)
         self._waiting_since = began
         self._fetcher.start(batches)
@@ -319,6 +354,7 @@ class Lookup:
 
     def _take_back(self, batch: KeyBatch) -> None:
         """Forgets a batch that was never requested from the source."""
+        del self._unfinished[batch.number]
         states, elements = self._states, batch.elements
         self.metrics.prefetched -= int(np.count_nonzero(states.ahead.all[elements]))
         unneeded = int(np.count_nonzero(states.unneeded.all[elements]))
@@ -338,6 +374,7 @@ class Lookup:
 
     def _measure(self, arrival: FetchResult) -> None:
         batch, metrics = arrival.batch, self.metrics
+        self._unfinished.pop(batch.number, None)
         self._spans[batch.number] = (batch.requested_at, arrival.ended)
         if len(self._spans) > MOST_SPANS:
             self._spans.popitem(last=False)
@@ -432,6 +469,8 @@ def _get_lookup(remote: RemoteSpec, scope: str, trigger: str | None) -> Lookup:
         found = _CachedLookup(found.lookup.successor(remote), scope, trigger)
     elif found is None:
         found = _CachedLookup(Lookup(remote), scope, trigger)
+    elif trigger is None:
+        found.lookup.forget_keys()  # a new task, which has no ids yet
     elif found.trigger != trigger:
         found.trigger = trigger
         found.lookup.trigger()

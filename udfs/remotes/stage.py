@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,7 @@ class _StageRunner:
             queue.append(self._request(batch))
             if len(queue) > self._ahead:
                 yield self._complete(queue.popleft())
+                self._forget_keys(queue)
         while queue:
             yield self._complete(queue.popleft())
 
@@ -147,6 +148,18 @@ class _StageRunner:
         for lookup in self._lookups:
             lookup.settle()
         return columns
+
+    def _forget_keys(self, queue: Iterable[_PendingBatch]) -> None:
+        """Keeps the keys of a source within its cache, but for those of the batches that wait."""
+        for lookup in self._lookups:
+            lookup.forget_keys(
+                [
+                    ids
+                    for waiting in queue
+                    for ids, own in zip(waiting.ids, self._lookup_of, strict=True)
+                    if own is lookup
+                ]
+            )
 
     def _add_own_counts(self, counts: pa.Array) -> pa.Array:
         """The counts of closing rows, with those of the stage added."""

@@ -316,6 +316,12 @@ class ElementStates:
                     column.grow(size)
             self.state.used[start:] = ABSENT
 
+    def keep(self, elements: Array) -> None:
+        """Keeps these elements, which become 0, 1, ..., and forgets the others, all absent."""
+        for column in vars(self).values():
+            if isinstance(column, GrowableArray):
+                column.keep(elements)
+
     def present(self) -> Array:
         return np.flatnonzero(self.state.used == PRESENT)
 
