@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks import eires, remote_delays, remote_runs
+from benchmarks import eires, remote_buckets, remote_delays, remote_runs
 from benchmarks.remote_automaton import NOTHING, OWED, Class, has_room, owing
 from benchmarks.remote_figures import Cell, behind, cells, latencies, not_first, ratios
 from benchmarks.remote_runs import compare, contestants, run
@@ -251,3 +251,23 @@ def test_the_http_server_gives_the_limits_of_accounts() -> None:
     assert answer == {"0": limit(0), "5": limit(5)}
     assert Sleeping(0.0)([5]) == {5: limit(5)}
     assert len({limit(account) for account in range(ACCOUNTS)}) == ACCOUNTS
+
+
+# ---- buckets -----------------------------------------------------------------------------------
+
+
+def test_buckets_that_take_turns_call_less_and_ask_for_the_same() -> None:
+    size = (2, 0.002)
+    lines = {
+        name: remote_buckets.run("cached", name, buckets, trigger, size)
+        for name, buckets, trigger in (
+            ("one bucket", 1, remote_buckets.together),
+            ("32 buckets", 4, remote_buckets.together),
+            ("32 in line", 4, remote_buckets.in_line),
+        )
+    }
+    assert lines["32 buckets"].keys == lines["32 in line"].keys > lines["one bucket"].keys
+    assert lines["32 buckets"].calls <= lines["32 in line"].calls
+    lines["32, no delay"] = replace(lines["one bucket"], what="32, no delay")
+    assert "32 in line" in remote_buckets.report(list(lines.values()))
+    assert len(remote_buckets.claims(list(lines.values()))) == 1

@@ -8,6 +8,7 @@ to the log of the worker; where the user set `Limits(seconds=)`, the task ends w
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -25,6 +26,20 @@ TICK_SECONDS: Final = 0.25
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+
+
+_thread = threading.local()
+
+
+def running_seconds() -> float:
+    """A clock that leaves out the time in which this thread let others run."""
+    skipped: float = getattr(_thread, "skipped", 0.0)
+    return perf_counter() - skipped
+
+
+def skip_seconds(seconds: float) -> None:
+    """So much of the time of this thread was another one's."""
+    _thread.skipped = getattr(_thread, "skipped", 0.0) + seconds
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,7 @@ class TaskClock:
     def __init__(
         self,
         limit: float | None = None,
-        now: Callable[[], float] = perf_counter,
+        now: Callable[[], float] = running_seconds,
         *,
         stopped: bool = False,
     ) -> None:

@@ -3,6 +3,9 @@
 It is pickled into the plan and found by import in the workers. A timer one millisecond behind the
 present watermark wakes every bucket when the watermark moves. So windows also close where no rows
 come, and every bucket knows which rows are late.
+
+Where buckets wait for remote data, a bucket only begins when its rows come, and finishes in a timer
+of the same trigger: Spark calls timers when all buckets of the task have had their rows.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-    from spark_cep.udfs.execution.job import StreamJob
+    from spark_cep.udfs.execution.job import StreamJob, TriggerInput
+    from spark_cep.udfs.execution.trigger import TaskTriggers
 
 
 BLOB_SCHEMA = "blob binary"
@@ -30,15 +34,21 @@ class BucketProcessor(StatefulProcessor):
         self._handle = handle
         self._header = handle.getValueState("header", "blob binary, timer bigint")
         self._blobs = handle.getMapState("blobs", "number bigint", "blob binary")
+        self._triggers: TaskTriggers | None = None
+        self._stores: dict[int, SparkStateStore] = {}
 
     def handleInputRows(
         self, key: Any, rows: Iterator[Any], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         from spark_cep.udfs.execution.job import GUARD_BUCKET  # noqa: PLC0415
+        from spark_cep.udfs.execution.trigger import takes_turns  # noqa: PLC0415
 
         blobs = tuple(bytes(blob) for frame in rows for blob in frame["blob"])
         if int(key[0]) == GUARD_BUCKET:
             self._guard()
+            return iter(())
+        if takes_turns(self._job):
+            self._begin(key, blobs, timerValues)
             return iter(())
         return self._trigger(key, blobs, timerValues)
 
@@ -46,10 +56,13 @@ class BucketProcessor(StatefulProcessor):
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         del expiredTimerInfo
-        return self._trigger(key, (), timerValues)
+        if self._triggers is None or not self._triggers.has_begun(int(key[0])):
+            return self._trigger(key, (), timerValues)
+        return self._finish(key, timerValues)
 
     def close(self) -> None:
-        pass
+        if self._triggers is not None:
+            self._triggers.close()
 
     def _guard(self) -> None:
         from spark_cep.udfs.execution.trigger import check_checkpoint  # noqa: PLC0415
@@ -62,24 +75,59 @@ class BucketProcessor(StatefulProcessor):
     def _trigger(
         self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues
     ) -> Iterator[pd.DataFrame]:
-        import pandas as pd  # noqa: PLC0415
-
-        from spark_cep.spark.entry import task_scope  # noqa: PLC0415
-        from spark_cep.udfs.execution.job import TriggerInput, horizon_of  # noqa: PLC0415
         from spark_cep.udfs.execution.trigger import run_trigger  # noqa: PLC0415
 
         watermark = int(timer_values.getCurrentWatermarkInMs())
         store = SparkStateStore(self._header.get(), self._blobs)
-        scope = task_scope()
-        arrived = TriggerInput(int(key[0]), blobs, horizon_of(watermark), scope.name, scope.trigger)
-        for blob in run_trigger(self._job, store, arrived):
-            yield pd.DataFrame({"blob": [blob]})
+        arrived = _trigger_input(key, blobs, watermark)
+        yield from _to_frames(run_trigger(self._job, store, arrived))
         timer = watermark + 1
         if store.timer != timer:
             if blobs and store.timer is not None:
                 self._handle.deleteTimer(store.timer)
             self._handle.registerTimer(timer)
         self._header.update((store.written, timer))
+
+    # ---- two phases ----------------------------------------------------------------------------
+
+    def _begin(self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues) -> None:
+        from spark_cep.udfs.execution.trigger import TaskTriggers  # noqa: PLC0415
+
+        if self._triggers is None:
+            self._triggers = TaskTriggers(self._job)
+        watermark = int(timer_values.getCurrentWatermarkInMs())
+        store = SparkStateStore(self._header.get(), self._blobs)
+        self._stores[int(key[0])] = store
+        self._triggers.begin(store, _trigger_input(key, blobs, watermark))
+        due = watermark - 1
+        if store.timer is None or store.timer > due:
+            if store.timer is not None:
+                self._handle.deleteTimer(store.timer)
+            self._handle.registerTimer(due)
+
+    def _finish(self, key: Any, timer_values: TimerValues) -> Iterator[pd.DataFrame]:
+        assert self._triggers is not None
+        yield from _to_frames(self._triggers.finish(int(key[0])))
+        store = self._stores.pop(int(key[0]))
+        # Spark deletes the timer that has brought us here.
+        timer = int(timer_values.getCurrentWatermarkInMs()) + 1
+        self._handle.registerTimer(timer)
+        self._header.update((store.written, timer))
+
+
+def _trigger_input(key: Any, blobs: tuple[bytes, ...], watermark: int) -> TriggerInput:
+    from spark_cep.spark.entry import task_scope  # noqa: PLC0415
+    from spark_cep.udfs.execution.job import TriggerInput, horizon_of  # noqa: PLC0415
+
+    scope = task_scope()
+    return TriggerInput(int(key[0]), blobs, horizon_of(watermark), scope.name, scope.trigger)
+
+
+def _to_frames(blobs: Iterator[bytes]) -> Iterator[pd.DataFrame]:
+    import pandas as pd  # noqa: PLC0415
+
+    for blob in blobs:
+        yield pd.DataFrame({"blob": [blob]})
 
 
 class SparkStateStore:

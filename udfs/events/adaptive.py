@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter, perf_counter_ns
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from spark_cep.udfs.planning.planner import (
 )
 from spark_cep.udfs.planning.streams import StreamPlanGenerator
 from spark_cep.udfs.program import BranchPlan, Estimates, Plan
-from spark_cep.udfs.task_clock import TaskClock
+from spark_cep.udfs.task_clock import TaskClock, running_seconds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +122,7 @@ class AdaptiveEngine:
 
     def step(self, state: EventState, table: pa.Table, horizon: int | float | None) -> EventAdvance:
         """One advance with the plan for its events."""
-        started = perf_counter_ns()
+        started = running_seconds()
         self._kept_groups = dict(state.groups)
         planner = self._planned if self._adapts else plan_branches
         step = advance_events(
@@ -132,18 +132,18 @@ class AdaptiveEngine:
                 self._load.estimate(), is_kept=state.waiting is not None
             ),
         )  # fmt: skip
-        self.metrics.matching_us += (perf_counter_ns() - started) // 1000
+        self.metrics.matching_us += _microseconds_since(started)
         return step
 
     def matches(self, step: EventAdvance) -> Iterator[MatchSet]:
         """The matches of an advance; its selectivities are learned when all were taken."""
         before = self.metrics.matching_us
-        started = perf_counter_ns()
+        started = running_seconds()
         for found in step.matches:
-            self.metrics.matching_us += (perf_counter_ns() - started) // 1000
+            self.metrics.matching_us += _microseconds_since(started)
             yield found
-            started = perf_counter_ns()
-        self.metrics.matching_us += (perf_counter_ns() - started) // 1000
+            started = running_seconds()
+        self.metrics.matching_us += _microseconds_since(started)
         self.metrics.add(step.metrics)
         overflows = step.waiting is not None and step.waiting.has_overflowed
         self._waiting.add(step.metrics.rows, step.metrics.pairs, overflows=overflows)
@@ -328,3 +328,7 @@ class AdaptiveEngine:
             "because": because,
             "event_time": str(matching.events.start_of(0)),
         }
+
+
+def _microseconds_since(started: float) -> int:
+    return int((running_seconds() - started) * 1e6)

@@ -9,17 +9,19 @@ would not come. Rows between that and the present watermark are not, as everywhe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from spark_cep.udfs.coroutines import Coroutine, run_to_end
 from spark_cep.udfs.errors import CepError, WorkerError
 from spark_cep.udfs.events.table import column_to_numpy
 from spark_cep.udfs.execution.engine import make_engine, metrics_row
 from spark_cep.udfs.execution.job import (
+    ANSWER_BYTES,
     NO_WATERMARK,
     StreamJob,
     TriggerInput,
@@ -28,6 +30,7 @@ from spark_cep.udfs.execution.job import (
     read_rows,
 )
 from spark_cep.udfs.execution.state import header_to_bytes, recall_state, remember_state
+from spark_cep.udfs.program import Program
 from spark_cep.udfs.values.arrow_values import to_single_array
 
 if TYPE_CHECKING:
@@ -56,6 +59,73 @@ def run_trigger(job: StreamJob, store: StateStore, arrived: TriggerInput) -> Ite
         raise WorkerError(error) from None
 
 
+def takes_turns(job: StreamJob) -> bool:
+    """Whether a bucket may wait for remote data while others go on. Not where a value is kept for
+    one block only: another bucket's block would end it."""
+    remotes = job.program.remotes if isinstance(job.program, Program) else ()
+    return any(not each.is_local for each in remotes) and all(
+        each.strategy != "blocking" for each in remotes
+    )
+
+
+class TaskTriggers:
+    """One trigger of all buckets of a task, in two phases.
+
+    Every bucket that has rows begins: it matches until it has to wait, so the fetches of all of
+    them are on their way before the first one waits. Then each finishes; while it waits the others
+    go on. Each asks for what it needs, as if it were alone.
+    """
+
+    def __init__(self, job: StreamJob) -> None:
+        self._job = job
+        self._begun: dict[int, _BegunTrigger] = {}
+
+    def begin(self, store: StateStore, arrived: TriggerInput) -> None:
+        """Reads the state of a bucket."""
+        try:
+            trigger = BucketTrigger(self._job, store, arrived)
+        except CepError as error:
+            raise WorkerError(error) from None
+        coroutine = Coroutine(trigger.advance(), lambda batch: batch.nbytes, ANSWER_BYTES)
+        self._begun[arrived.bucket] = _BegunTrigger(trigger, coroutine)
+        coroutine.resume()
+
+    def has_begun(self, bucket: int) -> bool:
+        return bucket in self._begun
+
+    def finish(self, bucket: int) -> Iterator[bytes]:
+        """As `run_trigger`; writes the state of the bucket."""
+        try:
+            yield from pack_answer(self._finish(bucket))
+        except CepError as error:
+            raise WorkerError(error) from None
+
+    def _finish(self, bucket: int) -> Iterator[pa.RecordBatch]:
+        begun = self._begun[bucket]
+        every = [each.coroutine for each in self._begun.values()]
+        after = yield from run_to_end(begun.coroutine, every)
+        del self._begun[bucket]
+        yield begun.trigger.save(after)
+
+    def close(self) -> None:
+        """Ends the trigger: what was not requested from a source will not be. Raises CepError if a
+        bucket was not finished: its rows would be missing in the checkpoint."""
+        from spark_cep.udfs.remotes.lookup import end_lookups  # noqa: PLC0415
+
+        left, self._begun = self._begun, {}
+        for each in left.values():
+            each.coroutine.cancel()
+        end_lookups()
+        if left:
+            raise CepError(f"{len(left)} buckets of a trigger were begun and not finished")
+
+
+@dataclass(frozen=True)
+class _BegunTrigger:
+    trigger: BucketTrigger
+    coroutine: Coroutine[pa.RecordBatch, Any]
+
+
 def check_checkpoint(job: StreamJob, store: StateStore) -> None:
     """Refuses the checkpoint of another query; a new checkpoint becomes this query's."""
     try:
@@ -69,47 +139,70 @@ def check_checkpoint(job: StreamJob, store: StateStore) -> None:
 def _advance_bucket(
     job: StreamJob, store: StateStore, arrived: TriggerInput
 ) -> Iterator[pa.RecordBatch]:
-    header = read_header(job, store)
-    rows, late = _drop_late_rows(job, read_rows(job, arrived), header.horizon)
-    shedding = None
-    if job.shed is not None:
-        from spark_cep.udfs.execution.shedding import shed_rows  # noqa: PLC0415
+    trigger = BucketTrigger(job, store, arrived)
+    after = yield from trigger.advance()
+    yield trigger.save(after)
 
-        shedding = shed_rows(job, arrived, rows)
-        rows = shedding.rows
-    count = rows.num_rows
-    memory = recall_state(job.token, arrived.bucket, header.nonce, BucketMemory)
-    if memory is None:
-        # A trigger that is to end in time does the work of its own rows.
-        is_bounded = job.shed is not None and job.shed.latency is not None
-        engine = make_engine(job.program, job.output, arrived.bucket, joins_on_arrival=is_bounded)
-        memory = BucketMemory(engine, engine.load(store, header))
-    engine, before = memory.engine, memory.state
-    engine.open_remotes(arrived.scope, arrived.number)
-    engine.set_deadline(None if shedding is None else shedding.deadline)
-    engine.set_dropping(None if shedding is None else shedding.rule)
-    # Spark's watermark never goes back, but a restarted query may begin without one.
-    horizon = max(arrived.horizon, NO_WATERMARK if header.horizon is None else header.horizon)
-    after = yield from engine.advance(before, rows, horizon)
-    after = engine.save(store, header, before, after)
-    header.horizon, header.nonce = horizon, secrets.token_hex(8)
-    remember_state(job.token, arrived.bucket, header.nonce, BucketMemory(engine, after))
-    metrics = engine.take_metrics()
-    if shedding is not None:
-        shedding.finish(metrics["joined_rows"], after)
-    # The header comes last: it says what the blobs are.
-    store.put_header(header_to_bytes(header))
-    expired = before.size + count - metrics["ignored_rows"] - after.size
-    yield metrics_row(
-        engine.answer_schema(),
-        {
-            **metrics,
-            "late_rows": late,
-            "expired_rows": expired,
-            **engine.state_metrics(header, after),
-            **({} if shedding is None else shedding.metrics()),
-        },
-    )
+
+class BucketTrigger:
+    """One trigger of one bucket. It reads the state when it is made and writes it in `save`; in
+    between, `advance` uses no store."""
+
+    def __init__(self, job: StreamJob, store: StateStore, arrived: TriggerInput) -> None:
+        self._job, self._store, self._bucket = job, store, arrived.bucket
+        self._header = header = read_header(job, store)
+        rows, self._late = _drop_late_rows(job, read_rows(job, arrived), header.horizon)
+        self._shedding = None
+        if job.shed is not None:
+            from spark_cep.udfs.execution.shedding import shed_rows  # noqa: PLC0415
+
+            self._shedding = shed_rows(job, arrived, rows)
+            rows = self._shedding.rows
+        self._rows, self._count = rows, rows.num_rows
+        memory = recall_state(job.token, arrived.bucket, header.nonce, BucketMemory)
+        if memory is None:
+            # A trigger that is to end in time does the work of its own rows.
+            is_bounded = job.shed is not None and job.shed.latency is not None
+            engine = make_engine(
+                job.program, job.output, arrived.bucket, joins_on_arrival=is_bounded
+            )
+            memory = BucketMemory(engine, engine.load(store, header))
+        self._engine, self._before = memory.engine, memory.state
+        self._engine.open_remotes(arrived.scope, arrived.number)
+        # Spark's watermark never goes back, but a restarted query may begin without one.
+        self._horizon = max(
+            arrived.horizon, NO_WATERMARK if header.horizon is None else header.horizon
+        )
+
+    def advance(self) -> Generator[pa.RecordBatch, None, EngineState]:
+        engine, shedding = self._engine, self._shedding
+        engine.set_deadline(None if shedding is None else shedding.deadline)
+        engine.set_dropping(None if shedding is None else shedding.rule)
+        after: EngineState = yield from engine.advance(self._before, self._rows, self._horizon)
+        return after
+
+    def save(self, after: EngineState) -> pa.RecordBatch:
+        """Writes the state `after` the advance; returns the row of metrics."""
+        job, header, engine, before = self._job, self._header, self._engine, self._before
+        after = engine.save(self._store, header, before, after)
+        header.horizon, header.nonce = self._horizon, secrets.token_hex(8)
+        remember_state(job.token, self._bucket, header.nonce, BucketMemory(engine, after))
+        metrics, shedding = engine.take_metrics(), self._shedding
+        if shedding is not None:
+            shedding.finish(metrics["joined_rows"], after)
+        # The header comes last: it says what the blobs are.
+        self._store.put_header(header_to_bytes(header))
+        expired = before.size + self._count - metrics["ignored_rows"] - after.size
+        return metrics_row(
+            engine.answer_schema(),
+            {
+                **metrics,
+                "late_rows": self._late,
+                "expired_rows": expired,
+                **engine.state_metrics(header, after),
+                **({} if shedding is None else shedding.metrics()),
+            },
+        )
 
 
 def _drop_late_rows(job: StreamJob, rows: pa.Table, horizon: int | None) -> tuple[pa.Table, int]:

@@ -2,10 +2,10 @@
 a call that fails, and the threads that make the calls.
 
 `FetchScheduler` decides, without threads and without a clock. Needed keys go before prefetched
-ones. A call that outlives its timeout has failed, and its late answer is ignored. A failed batch is
-repeated after a pause that doubles, with jitter; a failed prefetch is dropped, because nobody has
-needed it yet. After several failures in a row the circuit is open: no call is made for a while,
-then a single one probes the source.
+ones, and batches that wait for a call go together. A call that outlives its timeout has failed, and
+its late answer is ignored. A failed batch is repeated after a pause that doubles, with jitter; a
+failed prefetch is dropped, because nobody has needed it yet. After several failures in a row the
+circuit is open: no call is made for a while, then a single one probes the source.
 
 Always holds: every batch ends exactly once, with a `FetchResult` or with `cancel`, and at most
 `in_flight` calls are under way at the source. A call that outlives its timeout keeps its slot until
@@ -26,6 +26,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import numpy as np
+
 from spark_cep.udfs.errors import CepError
 from spark_cep.udfs.sources.clients import TransientError
 
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 @dataclass(eq=False)
 class KeyBatch:
     """A batch of `keys`, one for each of `elements`. `ahead`: nobody needs them yet.
-    `requested_at`: when. `queued_at`: since when it waits for a slot, at this attempt."""
+    `requested_at`: when. `queued_at`: since when it waits for a slot, at this attempt. `merged`:
+    the batches whose keys it has, if they go in one call."""
 
     elements: Array
     keys: list[Any]
@@ -46,6 +49,10 @@ class KeyBatch:
     attempts: int = 0
     requested_at: float = 0.0
     queued_at: float = 0.0
+    merged: tuple[KeyBatch, ...] = ()
+
+    def parts(self) -> tuple[KeyBatch, ...]:
+        return self.merged or (self,)
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,11 @@ class FetchScheduler:
 
     def urge(self, numbers: Iterable[int]) -> None:
         """Makes prefetches urgent: their keys are needed now."""
-        running = {call.batch.number: call.batch for call in self._running.values()}
+        running = {
+            part.number: call.batch
+            for call in self._running.values()
+            for part in call.batch.parts()
+        }
         for number in numbers:
             waiting = self._waiting.by_number.get(number)
             batch = waiting or running.get(number)
@@ -210,6 +221,7 @@ class FetchScheduler:
         batch = self._first()
         if batch is None:
             return None
+        batch = self._fill(batch)
         call = SourceCall(next(self._numbers), batch, now, circuit.broken)
         circuit.began()
         self._running[call.number] = call
@@ -242,7 +254,11 @@ class FetchScheduler:
             return
         self.circuit.failed(now)
         waiting = list(self._waiting.by_number.values()) if call.probes else []
-        for batch in (call.batch, *waiting):
+        parts = call.batch.parts()
+        for part in parts:
+            part.ahead = call.batch.ahead
+        # Each by itself, so that a key that fails takes no others with it.
+        for batch in (*parts, *waiting):
             self._retry_or_give_up(batch, why, now)
 
     def wake(self, now: float) -> float | None:
@@ -319,6 +335,28 @@ class FetchScheduler:
                 if batch.ahead == ahead and batch.number in waiting.by_number:
                     return waiting.by_number.pop(batch.number)
         return None
+
+    def _fill(self, batch: KeyBatch) -> KeyBatch:
+        """The batch with those behind it, as far as they fit into one call. They have waited for a
+        call to end, and each in a call of its own would wait for another one."""
+        waiting, parts, size = self._waiting, [batch], len(batch.keys)
+        queue = waiting.ahead if batch.ahead else waiting.needs
+        while queue and not batch.attempts:
+            following = queue[0]
+            if following.ahead == batch.ahead and following.number in waiting.by_number:
+                size += len(following.keys)
+                if following.attempts or size > self._fetch_policy.batch:
+                    break
+                parts.append(waiting.by_number.pop(following.number))
+            queue.popleft()
+        if len(parts) == 1:
+            return batch
+        return replace(
+            batch,
+            elements=np.concatenate([part.elements for part in parts]),
+            keys=[key for part in parts for key in part.keys],
+            merged=tuple(each for part in parts for each in part.parts()),
+        )
 
     def _retry_or_give_up(self, batch: KeyBatch, why: FetchFailure, now: float) -> None:
         batch.attempts += 1

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from spark_cep.udfs.coroutines import Wait, pass_turn
 from spark_cep.udfs.expressions import Constant
 from spark_cep.udfs.remote_spec import LookupMetrics
 from spark_cep.udfs.remotes import cache
@@ -146,14 +148,26 @@ class Lookup:
         while (state.all[elements] < FAILED).any():
             # In each round, because a prefetch may be given up just when it becomes needed.
             self._ask(elements)
-            self._waiting_since = self._fetcher.now()
-            self._fetcher.wait()
-            self._take()
-            self._end_waiting(self._fetcher.now())
+            if not pass_turn(Wait(self, lambda: not self._is_in_flight(elements))):
+                self.wait_for_result()
         self._states.wait(elements)
         failed = elements[state.all[elements] == FAILED]
         if len(failed):
             self._raise(failed)
+
+    def wait_for_result(self, seconds: float | None = None) -> None:
+        """Blocks until a fetch has ended, or for so many seconds."""
+        self._waiting_since = self._fetcher.now()
+        if seconds is None:
+            self._fetcher.wait()
+        else:
+            time.sleep(seconds)
+        self._take()
+        self._end_waiting(self._fetcher.now())
+
+    def _is_in_flight(self, elements: Array) -> bool:
+        self._take()
+        return bool((self._states.state.all[elements] == IN_FLIGHT).any())
 
     def vector(self, ids: Array, path: FieldPath, type: Type, columns: EventColumns) -> Vector:
         """The values at a path, for ids that are ready."""
@@ -374,9 +388,12 @@ class Lookup:
 
     def _measure(self, arrival: FetchResult) -> None:
         batch, metrics = arrival.batch, self.metrics
-        self._unfinished.pop(batch.number, None)
-        self._spans[batch.number] = (batch.requested_at, arrival.ended)
-        if len(self._spans) > MOST_SPANS:
+        if batch.merged:  # elements may have got new numbers since the call began
+            batch.elements = np.concatenate([part.elements for part in batch.merged])
+        for part in batch.parts():
+            self._unfinished.pop(part.number, None)
+            self._spans[part.number] = (part.requested_at, arrival.ended)
+        while len(self._spans) > MOST_SPANS:
             self._spans.popitem(last=False)
         metrics.retries += max(batch.attempts - (arrival.answer is None), 0)
         if arrival.answer is not None:
