@@ -240,7 +240,8 @@ def comparison_lines(analysis: Analysis) -> Iterator[str]:
     yield from _swap_lines(counts)
     if counts.get("remotes"):
         yield "Remote data"
-        yield from (format_line(*row) for row in remote_count_rows(counts["remotes"]))
+        counted = remote_count_rows(counts["remotes"], facts.get("remotes", ()))
+        yield from (format_line(*row) for row in counted)
     if facts.get("shedding"):
         yield "Shedding"
         shed = measured_shedding_rows(facts["shedding"], counts, analysis.recall)

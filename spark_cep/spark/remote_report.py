@@ -7,7 +7,7 @@ query runs whether a table is broadcast; explain shows what its rule gives for t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from spark_cep.explanation.remotes import (
     BEFORE,
     ENGINE,
     LookupPlace,
+    RemoteRead,
     format_bytes,
     remote_facts,
 )
@@ -26,6 +27,7 @@ from spark_cep.remotes.sources import choose_outside
 from spark_cep.spark.lookups import choose_for_engine, make_unique
 from spark_cep.spark.report import strip_quotes
 from spark_cep.spark.source import estimate_bytes
+from spark_cep.udfs.expressions import RemoteCall, variables_of
 
 if TYPE_CHECKING:
     from spark_cep.events.compiled import CompiledPattern
@@ -57,7 +59,7 @@ def add_remote_facts(
         return plan
     found = list(dict.fromkeys(places))
     before = _restore_calls(plan.facts["before"], columns)
-    remotes = remote_facts(sources.remotes, found)
+    remotes = remote_facts(sources.remotes, found, plan.facts)
     return MatchPlan({**plan.facts, "before": before, "remotes": remotes})
 
 
@@ -104,8 +106,22 @@ def event_places(
         how = choose_for_engine(asked.remote, compiled, sources)
         given = sources.remotes[asked.remote.name].source
         says = how.why if isinstance(given, RemoteTable) else f"{how.strategy}: {how.why}"
-        yield LookupPlace(asked.remote.name, ENGINE, says, how)
+        reads = tuple(dict.fromkeys(_engine_reads(asked.remote.name, compiled)))
+        yield LookupPlace(asked.remote.name, ENGINE, says, how, reads)
     yield from _answer_places(answer, sources)
+
+
+def _engine_reads(name: str, compiled: CompiledPattern) -> Iterator[RemoteRead]:
+    """The conditions that the engine tests with values of a source."""
+
+    def names(variables: Iterable[int]) -> tuple[str, ...]:
+        return tuple(compiled.variables[each].name for each in sorted(variables))
+
+    for condition in compiled.conditions:
+        for node in condition.expression.walk():
+            if isinstance(node, RemoteCall) and compiled.remotes[node.remote].remote.name == name:
+                keys = names(variables_of(node))
+                yield RemoteRead(condition.text, keys, names(condition.variables))
 
 
 def row_places(elsewhere: OutsideLookups, sources: RemoteSources) -> Iterator[LookupPlace]:
