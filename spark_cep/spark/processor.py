@@ -61,6 +61,10 @@ class BucketProcessor(StatefulProcessor):
         return self._finish(key, timerValues)
 
     def close(self) -> None:
+        from spark_cep.udfs.execution.trigger import TaskTriggers, takes_turns  # noqa: PLC0415
+
+        if self._triggers is None and takes_turns(self._job):
+            self._triggers = TaskTriggers(self._job)  # timers may have looked values up
         if self._triggers is not None:
             self._triggers.close()
 

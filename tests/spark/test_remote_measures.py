@@ -120,11 +120,11 @@ def test_metrics_and_explain_tell_of_the_lookups(
     assert (counted["matches"], counted["complete"]) == (2, True)
     assert (counted["remotes"]["limits"]["calls"], counted["remotes"]["limits"]["keys"]) == (1, 2)
     (told,) = cep.plan_of(matches).to_dict()["remotes"]
-    assert told["places"] == [
-        {"where": "on the matches", "how": "fetched by c.org for the measures"}
-    ]
+    (place,) = told["places"]
+    assert (place["where"], place["how"]) == ("on the matches", "fetched by c.org for the measures")
+    assert place["requests"][0]["when"] == "four batches ahead of the matches that are handed on"
     cep.explain(matches, mode="analyze")
-    assert "1 call for 2 keys" in capsys.readouterr().out
+    assert "1 call for 2 keys: 2 used, 0 in vain" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

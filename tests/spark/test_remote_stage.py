@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,6 +121,30 @@ def test_a_failed_fetch_is_a_remote_error_or_null(spark: SparkSession) -> None:
     assert isinstance(cep.error_of(raised.value), cep.RemoteError)
     found = add_lookups(spark.range(2), wanted, remote("null"))
     assert rows_of(found, "v") == [(None,), (None,)]
+
+
+def test_a_limit_ends_the_calls(spark: SparkSession, conf: dict[str, str], tmp_path: Path) -> None:
+    noted = str(tmp_path / "calls")
+
+    def fetch(keys: Sequence[int]) -> Mapping[int, float]:
+        with open(noted, "a") as file:
+            file.write("x")
+        time.sleep(0.02)
+        return {key: float(key) for key in keys}
+
+    def calls() -> int:
+        return Path(noted).stat().st_size
+
+    made = cep.Remote.fetch(fetch, "double", batch_size=1, max_in_flight=2)
+    conf["spark.sql.execution.arrow.maxRecordsPerBatch"] = "10"
+    # Spark hands on what fills its buffer, so rows are wide.
+    rows = spark.range(0, 500, 1, 1).selectExpr("id", "repeat('x', 20000) AS wide")
+    found = add_lookups(rows, [named("limits", "id")], sources(spark, limits=made))
+    assert len(found.limit(1).collect()) == 1
+    time.sleep(1.0)  # a worker notices that nobody reads when it hands on its next batch
+    settled = calls()
+    time.sleep(1.0)
+    assert calls() == settled < 400
 
 
 def test_keys_that_are_no_plain_values_are_refused(spark: SparkSession) -> None:
