@@ -35,7 +35,7 @@ from spark_cep.udfs.remote_spec import FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes.lookup import Lookup
 
 if TYPE_CHECKING:
-    from benchmarks.remote_source import Strategy
+    from benchmarks.remote_runs import Strategy
 
 DELAYS_S = (0.001, 0.010, 0.050)
 SYMBOLS = 50

@@ -16,8 +16,7 @@ from benchmarks.remote_runs import NAMES, PERCENTILES, STRATEGIES, UNCACHED, Res
 from benchmarks.reporting import table
 
 if TYPE_CHECKING:
-    from benchmarks.remote_source import Policy, Setting
-    from benchmarks.remote_streams import Dataset
+    from benchmarks.remote_runs import Policy, Setting
 
 # Closer than this two latencies are a tie.
 TIE = 0.05
@@ -49,7 +48,7 @@ class Cell:
     """`runs` by strategy."""
 
     query: str
-    dataset: Dataset
+    dataset: str
     greedy: bool
     policy: Policy
     runs: Mapping[str, Result]
@@ -64,10 +63,12 @@ class Cell:
         return self.runs["hybrid"]
 
     def ratio(self, strategy: str, percentile: int) -> float:
-        return self.runs[strategy].latency[percentile] / self.hybrid.latency[percentile]
+        """How many times Hybrid's latency; of nothing it is once."""
+        theirs, mine = (run.latency[percentile] for run in (self.runs[strategy], self.hybrid))
+        return theirs / mine if mine else 1.0
 
 
-def cells(query: str, dataset: Dataset, results: Mapping[Setting, Result]) -> list[Cell]:
+def cells(query: str, dataset: str, results: Mapping[Setting, Result]) -> list[Cell]:
     """The cells of one comparison, one for each policy."""
     greedy = next(iter(results)).greedy
     policies = dict.fromkeys(each.policy for each in results if each.strategy not in UNCACHED)
@@ -93,7 +94,7 @@ def micros(seconds: float) -> float:
 def latencies(found: Sequence[Cell]) -> str:
     """In microseconds."""
     head = ["strategy", "cache", *(f"{each}th" for each in PERCENTILES), "busy, %", "fetches"]
-    head += ["hits, %", "ahead, used of", "postponed", "most partial matches"]
+    head += ["hits, %", "ahead, used of", "waited, ms", "hidden, ms", "CPU, s"]
     rows: list[list[object]] = []
     for cell in found:
         for strategy, run in cell.runs.items():
@@ -108,9 +109,11 @@ def latencies(found: Sequence[Cell]) -> str:
 def _counted(run: Result) -> list[object]:
     counts = run.counts
     looked = counts["hits"] + counts["misses"]
-    ahead = f"{counts['ahead_used']:,} of {counts['ahead']:,}" if counts["ahead"] else ""
+    fetched = counts["prefetched"]
+    ahead = f"{counts['prefetched_used']:,} of {fetched:,}" if fetched else ""
     hits = f"{100 * counts['hits'] / looked:.0f}" if looked else ""
-    return [100 * run.busy, counts["fetches"], hits, ahead, counts["postponed"], counts["peak"]]
+    times = [1e3 * counts["waited_s"], 1e3 * counts["hidden_s"], run.cpu_s]
+    return [100 * run.busy, counts["keys"], hits, ahead, *times]
 
 
 def ratios(found: Iterable[Cell]) -> str:
@@ -162,34 +165,41 @@ def not_first(found: Iterable[Cell]) -> str:
 def why(mine: Result, theirs: Result) -> str:
     """What Hybrid did more of, by its counters."""
     reasons = []
-    postponed = mine.counts["postponed"] - theirs.counts["postponed"]
-    checked = mine.counts["checked"] / theirs.counts["checked"]
-    if postponed > 0 and checked > 1 + TIE:
-        reasons.append(f"{postponed:,.0f} postponed conditions: {checked:.2f}x checks")
-    unused = mine.counts["ahead"] - mine.counts["ahead_used"]
-    if not theirs.counts["ahead"] and unused > TIE * mine.counts["fetches"]:
-        reasons.append(f"{unused:,.0f} of {mine.counts['ahead']:,.0f} fetched ahead unused")
+    waited = mine.counts["waited_s"] - theirs.counts["waited_s"]
+    if waited > TIE * theirs.counts["waited_s"]:
+        reasons.append(f"waited {1e3 * waited:,.0f} ms longer")
+    unused = mine.counts["prefetched"] - mine.counts["prefetched_used"]
+    if not theirs.counts["prefetched"] and unused > TIE * mine.counts["keys"]:
+        reasons.append(f"{unused:,.0f} of {mine.counts['prefetched']:,.0f} fetched ahead unused")
     misses = mine.counts["misses"] - theirs.counts["misses"]
     if misses > TIE * theirs.counts["misses"]:
         reasons.append(f"{misses:,.0f} more misses")
-    waits = mine.counts["waits"] - theirs.counts["waits"]
-    if waits > 0:
-        reasons.append(f"{waits:,.0f} more waits")
-    return "; ".join(reasons) or "bookkeeping: utilities and decisions"
+    return "; ".join(reasons) or "more steps over smaller sets"
 
 
 # ---- pictures ----------------------------------------------------------------------------------
+
+
+def plotted(seconds: float) -> float | None:
+    """In microseconds. Nothing has no place on a logarithmic axis."""
+    return micros(seconds) if seconds > 0 else None
+
+
+def is_plotted(series: Mapping[str, Sequence[float | None]]) -> bool:
+    """Whether a logarithmic axis has anything to show."""
+    return any(each for values in series.values() for each in values)
 
 
 def draw_cells(name: str, found: Sequence[Cell], folder: Path) -> None:
     panels = []
     for cell in found:
         series: dict[str, list[int | float | None]] = {
-            f"{p}th percentile": [micros(run.latency[p]) for run in cell.runs.values()]
+            f"{p}th percentile": [plotted(run.latency[p]) for run in cell.runs.values()]
             for p in PERCENTILES
         }
         at = [NAMES[strategy] for strategy in cell.runs]
+        log_y = is_plotted(series)
         panels.append(
-            Panel(cell.name, "", "latency, microseconds", at, series, kind="bars", log_y=True)
+            Panel(cell.name, "", "latency, microseconds", at, series, kind="bars", log_y=log_y)
         )
     draw(name, panels, folder)

@@ -1,4 +1,5 @@
-"""The benchmarks of remote data: an engine on a virtual clock, and each program at its smallest.
+"""The benchmarks of remote data: the library's engine on a virtual clock, and each program at its
+smallest.
 
 What they measure is not looked at here, but that strategies agree, that the clock is right in
 cases small enough to compute by hand, and that a difference would be noticed.
@@ -11,83 +12,94 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from benchmarks import eires, remote_buckets, remote_delays, remote_runs
-from benchmarks.remote_automaton import NOTHING, OWED, Class, has_room, owing
+from benchmarks import eires, remote_buckets, remote_clock, remote_delays, remote_runs
+from benchmarks.remote_clock import TimedLookup, VirtualClock, VirtualFetcher
 from benchmarks.remote_figures import Cell, behind, cells, latencies, not_first, ratios
-from benchmarks.remote_runs import compare, contestants, run
+from benchmarks.remote_runs import Result, Setting, compare, contestants, digest, run
 from benchmarks.remote_services import ACCOUNTS, Sleeping, http_server, limit
-from benchmarks.remote_source import MILLI, MILLI_GAP, Setting
-from benchmarks.remote_streams import KEYS, Q1, Q1_PRINTED, Q2, Chain, Need, Query, Stream, stream
+from benchmarks.remote_streams import (
+    BUSHFIRE,
+    CLUSTER,
+    KEYS,
+    Q1,
+    Q1_LAST,
+    Q1_PRINTED,
+    Q2,
+    Query,
+    answer,
+    stream,
+)
+from spark_cep.pattern import event, seq
+from spark_cep.udfs.remote_spec import FetchPolicy, RemoteSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
-
-A, B = 0, 1
 
 
 # ---- the queries -------------------------------------------------------------------------------
 
 
-def meets(chain: Chain, rows: Stream, events: tuple[int, ...], window: int) -> bool:
-    """What Listing 2 says, event by event."""
-    if events[-1] - events[0] > window:
-        return False
-    if any(rows.kind[event] != chain.kind(step) for step, event in enumerate(events)):
-        return False
-    if chain.same_id and len({rows.id[event] for event in events}) > 1:
-        return False
-    for each in chain.equals:
-        own = rows.value(each.column)[events[each.step]]
-        earlier = rows.value(each.earlier_column)[events[each.earlier]]
-        if own % each.modulus != earlier % each.modulus:
-            return False
-    for need in chain.needs:
-        answer = rows.answers[rows.keys(need.key)[events[need.key_step]]]
-        if rows.value(need.value)[events[need.value_step]] % need.modulus != answer % need.modulus:
-            return False
-    return True
-
-
 SHORT = Query(
     "short",
-    (Chain("ABA", (), (Need(0, "v1", 1, "v1", 2), Need(1, "v2", 2, "v1", 2))),),
-    dict.fromkeys(Q1.windows, 12),
+    seq(event("a", "kind = 0"), event("b", "kind = 1"), event("c", "kind = 0")).where(
+        "b.x = remote('values', a.v1)", "c.x = remote('values', b.v2)"
+    ),
+    (12, 12),
+    2,
 )
+SIZE = 200
+ROWS = {name: column.tolist() for name, column in stream("DS1", SIZE).items()}
 
 
-def test_all_strategies_find_every_combination_that_the_query_describes() -> None:
-    rows = stream("DS1", 120)
-    chain = SHORT.chains[0]
-    expected = {
-        (0, *events)
-        for first in range(120)
-        for events in combinations(range(first, min(first + 13, 120)), 3)
-        if events[0] == first and meets(chain, rows, events, 12)
-    }
-    assert expected
-    found = compare(SHORT, "DS1", contestants(Setting("blocking", greedy=True)), 120)
-    assert {frozenset(result.found) for result in found.values()} == {frozenset(expected)}
+def meets(events: tuple[int, ...]) -> bool:
+    """What the query says of so many of its events."""
+    kinds = tuple(ROWS["kind"][each] for each in events)
+    if kinds != (0, 1, 0)[: len(events)] or events[-1] - events[0] > 12:
+        return False
+    needs = zip(events, events[1:], ("v1", "v2"), strict=False)
+    return all(ROWS["x"][later] == answer(ROWS[key][earlier], 2) for earlier, later, key in needs)
+
+
+def are_found(expected: Iterable[tuple[int, ...]], results: Iterable[Result]) -> bool:
+    columns = np.array(sorted(expected)).T
+    assert len(columns)
+    number = digest(dict(enumerate(columns)), columns.shape[1])
+    return all(each.found == number and each.matches == columns.shape[1] for each in results)
+
+
+@pytest.mark.parametrize("trigger", [20, 1_000])
+def test_all_strategies_find_every_combination_that_the_query_describes(trigger: int) -> None:
+    expected = [
+        (first, *others)
+        for first in range(SIZE)
+        for others in combinations(range(first + 1, min(first + 13, SIZE)), 2)
+        if meets((first, *others))
+    ]
+    base = Setting("blocking", greedy=True, trigger=trigger)
+    assert are_found(expected, compare(SHORT, "DS1", contestants(base), SIZE).values())
 
 
 def test_without_greed_each_partial_match_takes_the_next_event_that_fits() -> None:
-    rows = stream("DS1", 200)
-    chain = SHORT.chains[0]
-    expected = set()
-    for first in np.flatnonzero(rows.kind == A).tolist():
+    expected = []
+    for first in range(SIZE):
         bound: tuple[int, ...] = (first,)
-        for event in range(first + 1, min(first + 13, 200)):
-            part = replace(
-                chain, needs=tuple(need for need in chain.needs if need.step <= len(bound))
-            )
-            if len(bound) < 3 and meets(part, rows, (*bound, event), 12):
-                bound = (*bound, event)
-        if len(bound) == 3:
-            expected.add((0, *bound))
-    assert expected
-    found = compare(SHORT, "DS1", contestants(Setting("blocking")), 200)
-    assert {frozenset(result.found) for result in found.values()} == {frozenset(expected)}
+        for each in range(first + 1, min(first + 13, SIZE)):
+            if len(bound) < 3 and meets((*bound, each)):
+                bound = (*bound, each)
+        if len(bound) == 3 and meets(bound):
+            expected.append(bound)
+    base = Setting("blocking", trigger=50)
+    assert are_found(expected, compare(SHORT, "DS1", contestants(base), SIZE).values())
+
+
+def test_one_other_match_is_another_number() -> None:
+    rows = {0: np.array([1, 2]), 1: np.array([3, 4])}
+    assert digest(rows, 2) != digest({0: np.array([1, 2]), 1: np.array([4, 3])}, 2)
+    assert digest(rows, 2) == digest({0: np.array([2, 1]), 1: np.array([4, 3])}, 2)
 
 
 @pytest.mark.parametrize("query", [Q1, Q1_PRINTED, Q2], ids=lambda query: query.name)
@@ -95,8 +107,7 @@ def test_without_greed_each_partial_match_takes_the_next_event_that_fits() -> No
 def test_strategies_agree_when_delays_are_longer_than_the_window(
     query: Query, greedy: bool
 ) -> None:
-    """Then conditions pile up, and more are owed than a partial match can hold."""
-    base = Setting("blocking", greedy=greedy, delays=(0.5, 1.0), gap=1e-4, capacity=8)
+    base = Setting("blocking", greedy=greedy, delays=(0.5, 1.0), capacity=8, trigger=200)
     assert len(compare(query, "DS2", contestants(base), 500)) == 10
 
 
@@ -105,14 +116,14 @@ def test_a_strategy_that_finds_other_matches_is_not_compared(
 ) -> None:
     real = remote_runs.run
 
-    def wrong(query: Query, dataset: str, setting: Setting, events: int) -> remote_runs.Result:
-        result = real(query, dataset, setting, events)  # type: ignore[arg-type]
+    def wrong(query: Query, dataset: str, setting: Setting, events: int) -> Result:
+        result = real(query, dataset, setting, events)
         lost = setting.strategy == "lazy"
-        return replace(result, found=frozenset()) if lost else result
+        return replace(result, found=result.found + 1) if lost else result
 
     monkeypatch.setattr(remote_runs, "run", wrong)
     with pytest.raises(AssertionError, match="'lazy'"):
-        compare(SHORT, "DS1", contestants(Setting("blocking")), 200)
+        compare(SHORT, "DS1", contestants(Setting("blocking", greedy=True)), SIZE)
 
 
 # ---- the streams -------------------------------------------------------------------------------
@@ -120,66 +131,97 @@ def test_a_strategy_that_finds_other_matches_is_not_compared(
 
 def test_the_streams_have_the_distributions_of_table_2() -> None:
     even, skewed = stream("DS1", 40_000), stream("DS2", 40_000)
-    assert np.bincount(even.v1, minlength=KEYS).max() < 60
-    shares = np.bincount(skewed.v1, minlength=KEYS) / 40_000
+    assert np.bincount(even["v1"], minlength=KEYS).max() < 20
+    shares = np.bincount(skewed["v1"], minlength=KEYS) / 40_000
     assert shares[0] == pytest.approx(2**1.01 * shares[1], rel=0.1)
-    assert (stream("DS1", 50).v2 == stream("DS1", 50).v2).all()
+    assert (stream("DS1", 50)["v2"] == stream("DS1", 50)["v2"]).all()
 
 
-# ---- what is owed ------------------------------------------------------------------------------
-
-
-def test_an_element_is_owed_once_and_bad_if_it_was_ever_bad() -> None:
-    nothing = np.full((1, OWED), NOTHING)
-    good = owing(nothing, np.array([0]), np.array([False]))
-    assert good[0].tolist() == [0, *[NOTHING] * (OWED - 1)]
-    both = owing(good, np.array([0]), np.array([True]))
-    assert both[0].tolist() == [1, *[NOTHING] * (OWED - 1)]
-    assert owing(both, np.array([0]), np.array([False]))[0, 0] == 1
-
-
-def test_there_is_room_for_what_is_owed_already() -> None:
-    full = np.arange(OWED)[None] << 1
-    assert has_room(full, np.array([OWED - 1])).tolist() == [True]
-    assert has_room(full, np.array([OWED])).tolist() == [False]
-
-
-def test_a_class_keeps_the_order_of_what_is_left() -> None:
-    partial = Class(1)
-    partial.add(np.arange(100)[:, None], np.full((100, OWED), NOTHING))
-    assert partial.drop(np.arange(0, 100, 2))[:, 0].tolist() == list(range(0, 100, 2))
-    assert partial.events[:, 0].tolist() == list(range(1, 100, 2))
+@pytest.mark.parametrize("query", [BUSHFIRE, CLUSTER], ids=lambda query: query.name)
+def test_the_case_studies_have_matches(query: Query) -> None:
+    assert run(query, "", Setting("hybrid", greedy=True), 6_000).matches > 0
 
 
 # ---- the clock ---------------------------------------------------------------------------------
 
 
-def test_who_waits_for_each_match_is_as_late_as_the_delay() -> None:
-    """Events are a second apart and fetches take a millisecond: nothing queues up."""
+def lookup_of(in_flight: int, delay: float) -> TimedLookup:
+    """A lookup whose own work takes no time."""
+    policy = FetchPolicy(batch=1, in_flight=in_flight)
+    remote = RemoteSpec(
+        "values", lambda keys: dict.fromkeys(keys, 1.0), (pa.int64(),), pa.float64(),
+        fetch_policy=policy,
+    )  # fmt: skip
+    return TimedLookup(remote, VirtualFetcher(remote, VirtualClock(), lambda _: delay))
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ADVANCE", "STEP", "PAIR", "PARTIAL", "TEST", "CALL", "ID"):
+        monkeypatch.setattr(remote_clock, name, 0.0)
+
+
+@pytest.mark.usefixtures("free")
+def test_so_many_calls_are_under_way_at_once() -> None:
+    lookup = lookup_of(5, 1e-3)
+    ids = lookup.ids([pa.array(range(11))])
+    lookup.wait(ids)
+    assert lookup._time.now == pytest.approx(3e-3)
+    assert lookup.metrics.waited_s == pytest.approx(3e-3)
+
+
+@pytest.mark.usefixtures("free")
+def test_calls_end_and_begin_while_the_engine_works() -> None:
+    lookup = lookup_of(5, 1e-3)
+    ids = lookup.ids([pa.array(range(11))])
+    lookup.ask(ids)
+    lookup._time.spend(2.5e-3)
+    assert lookup.ready(ids).sum() == 10
+    lookup.wait(ids)
+    assert lookup._time.now == pytest.approx(3e-3)
+
+
+@pytest.mark.usefixtures("free")
+def test_a_match_that_waits_for_one_value_is_as_late_as_the_value() -> None:
+    """Events are a second apart, each a trigger: nothing queues up."""
     pair = Query(
-        "pair", (Chain("AB", (), (Need(0, "v1", 1, "v1", 1),)),), dict.fromkeys(Q1.windows, 1)
+        "pair",
+        seq(event("a", "kind = 0"), event("b", "kind = 1")).where("b.x = remote('values', b.v1)"),
+        (1, 1),
+        2,
     )
-    base = Setting("blocking", delays=(1e-3, 1e-3), gap=1.0)
-    late = run(pair, "DS1", base, 400)
+    setting = Setting("cached", greedy=True, delays=(1e-3, 1e-3), gap=1.0, trigger=1)
+    late = run(pair, "DS1", setting, 300)
     assert late.matches > 0
-    assert late.latency[5] == pytest.approx(1e-3, rel=1e-3)
-    assert late.latency[95] == pytest.approx(1e-3, rel=1e-3)
-    ahead = run(pair, "DS1", replace(base, strategy="prefetch", ahead=0), 400)
-    assert ahead.latency[95] < 1e-6
-    assert ahead.counts["ahead"] > ahead.counts["ahead_used"] > 0
+    assert late.latency[95] == pytest.approx(1e-3)
+    assert late.busy == pytest.approx(late.counts["keys"] * 1e-3 / 300, rel=0.2)
 
 
-def test_a_lazy_engine_does_not_stand_still() -> None:
-    base = Setting("lazy", delays=MILLI, gap=MILLI_GAP, further=8)
-    lazy, waiting = (run(Q1, "DS1", each, 600) for each in (base, replace(base, further=0)))
-    assert lazy.counts["waits"] == 0
-    assert lazy.counts["postponed"] > 0
-    assert waiting.counts["waits"] > 0
-    assert waiting.counts["postponed"] == 0
+def test_what_the_engine_does_takes_time() -> None:
+    setting = Setting("cached", greedy=True, delays=(0.0, 0.0), gap=1.0, trigger=500)
+    result = run(Q1, "DS1", setting, 1_000)
+    least = 2 * remote_clock.ADVANCE + remote_clock.PARTIAL * result.counts["partials"]
+    assert least < 1_000 * result.service_s < 5 * least
+
+
+def test_wrong_estimates_fetch_what_nobody_needs() -> None:
+    base = Setting("prefetch", "cost", trigger=300)
+    right, wrong = (run(Q1, "DS1", replace(base, noise=each), 3_000) for each in (0.0, 0.9))
+    assert right.counts["prefetched"] > 0
+    assert wrong.counts["wasted"] > right.counts["wasted"]
+    assert wrong.found == right.found
+
+
+def test_the_class_at_which_to_fetch_ahead_can_be_chosen() -> None:
+    base = Setting("prefetch", greedy=True)
+    some = [run(Q1_LAST, "DS1", replace(base, ahead=each), 2_000) for each in (1, 7, 8)]
+    assert some[0] != some[1]
+    # Before the first event nothing is known.
+    assert some[2].counts["prefetched"] == 0
 
 
 def test_the_same_setting_gives_the_same_figures() -> None:
-    first, second = (run(Q2, "DS2", Setting("hybrid", "cost"), 400) for _ in range(2))
+    first, second = (run(Q2, "DS2", Setting("hybrid", "cost"), 1_000) for _ in range(2))
     assert first == second
 
 
@@ -203,7 +245,7 @@ def test_cells_in_which_hybrid_is_not_first_are_listed_with_a_reason() -> None:
     slow = cell_of(hybrid=2.0, prefetch=1.0)
     assert behind(slow)[0] == (50, "prefetch", 2.0)
     assert "PFetch" in not_first([slow])
-    assert "bookkeeping" in not_first([slow])
+    assert "smaller sets" in not_first([slow])
     assert not_first([cell_of(hybrid=1.0)]) == "Hybrid is first in all cells."
 
 
@@ -225,13 +267,13 @@ def test_a_comparison_has_a_cell_for_each_policy() -> None:
 def test_the_experiment_runs_and_draws(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(eires, "QUICK", eires.Sizes(events=400, few=400))
+    monkeypatch.setattr(eires, "QUICK", 300)
     told = ["eires", "--quick", "--figures", str(tmp_path), "--json", str(tmp_path / "all.json")]
     monkeypatch.setattr("sys.argv", told)
     eires.main()
     said = capsys.readouterr().out
-    assert all(f"Figure {number}" in said for number in range(5, 13))
-    assert len(list(tmp_path.glob("eires-*.svg"))) == 8
+    assert all(f"Figure {number}" in said for number in range(5, 14))
+    assert len(list(tmp_path.glob("eires-*.svg"))) == 9
     assert (tmp_path / "all.json").stat().st_size > 0
 
 
