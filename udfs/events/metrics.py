@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -107,6 +108,8 @@ def _add_counts(mine: Any, theirs: Any) -> Any:
     return (mine[0] + theirs[0], mine[1] + theirs[1]) if isinstance(mine, tuple) else mine + theirs
 
 
+# No more untested partial matches than this are remembered for a limit.
+MOST_UNTESTED = 1 << 21
 # The prior selectivity of a condition weighs as much as this many tests.
 PRIOR_TEST_COUNT = 20
 UNKNOWN_SELECTIVITY = 0.5
@@ -133,6 +136,10 @@ class Meter:
         self.stretches = int(self.stretch[-1]) + 1 if events.size else 0
         self._partials = np.zeros(self.stretches, dtype=np.int64)
         self._untested: npt.NDArray[np.int64] | None = None
+        self._charges: deque[tuple[int, Callable[[], Positions]]] = deque()
+        self._charges_size = 0
+        # Untested partial matches might have passed a limit: from now on they are tested at once.
+        self.is_near_limit = False
         self._matches = np.zeros(self.stretches, dtype=np.int64)
         self._pairs = np.zeros(0 if limits.pairs is None else self.stretches, dtype=np.int64)
         self._seconds: npt.NDArray[np.float64] | None = None
@@ -236,23 +243,35 @@ class Meter:
             self._partials, earliest, self._limits.partial_matches, "partial_matches"
         )
         self.metrics.peak_partial_matches = max(self.metrics.peak_partial_matches, peak)
+        self._check_untested(earliest)
 
-    def count_untested(self, earliest: Positions) -> bool:
-        """Counts partial matches that a condition may still drop. Whether one of the limits would
-        be passed if they all met it."""
-        self.metrics.partial_matches += len(earliest)
-        limit = self._limits.partial_matches
-        if limit is None or not len(earliest):
-            return False
+    def charge_later(self, earliest: Positions, find: Callable[[], Positions]) -> None:
+        """Partial matches that a condition may still drop. They are charged when a stretch would
+        pass the limit if they all met it, and if they do: `find` gives the earliest rows of those.
+        So limits end a query alike, however long conditions wait."""
+        if self._limits.partial_matches is None or not len(earliest):
+            return
         if self._untested is None:
             self._untested = np.zeros(self.stretches, dtype=np.int64)
+        self._charges.append((len(earliest), find))
+        self._charges_size += len(earliest)
         np.add.at(self._untested, self.stretch[earliest], 1)
-        low, high = self.stretch[earliest.min()], self.stretch[earliest.max()] + 1
-        return bool((self._untested[low:high] + self._partials[low:high] > limit).any())
+        self._check_untested(earliest)
+        while self._charges_size > MOST_UNTESTED:
+            self._charges_size -= self._charges.popleft()[0]
 
-    def forget_untested(self) -> None:
-        """They have been tested and charged."""
-        self._untested = None
+    def _check_untested(self, earliest: Positions) -> None:
+        limit = self._limits.partial_matches
+        if self._untested is None or limit is None:
+            return
+        low, high = self.stretch[earliest.min()], self.stretch[earliest.max()] + 1
+        if not (self._untested[low:high] + self._partials[low:high] > limit).any():
+            return
+        self.is_near_limit = True
+        charges, self._charges, self._untested = self._charges, deque(), None
+        self._charges_size = 0
+        for _, find in charges:
+            self.charge_partials(find())
 
     def count_matches(self, earliest: Positions) -> None:
         if len(earliest):

@@ -3,9 +3,12 @@
 A condition whose data has not arrived is postponed: the partial matches, or pairs of one and an
 element, that have met every other condition are parked, and the walk goes on with others. When the
 data has arrived they are tested and go on as if they had come just then. So all strategies make the
-same partial matches, ask for the same keys, and end at the same limits. In an engine that takes
+same partial matches and end at the same limits. In an engine that takes
 events one by one (EIRES, LzEval) postponing makes partial matches that may fail; here all events of
 an advance are known before it begins, and others can be found meanwhile.
+
+While a source has enough to do, no more is asked of it. Meanwhile pairs that no row can follow are
+left out, so that a slow source is asked for less.
 
 Always holds: a task that goes on has met every condition that was tested before, except those that
 the strategy "post" tests on complete matches.
@@ -16,6 +19,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from spark_cep.udfs.events.table import Flags, Positions
     from spark_cep.udfs.events.walk import BranchWalk, StepCandidates, WalkRoute, WalkTask
     from spark_cep.udfs.program import Condition
+    from spark_cep.udfs.values.vectors import RemoteValues
 
 
 # No more than this are parked at once: 30 MB of indices.
@@ -47,9 +53,20 @@ MATCH_BLOCK: Final = 1 << 17
 # fetched for the others. Each group costs about 0.1 ms for every step of the walk.
 FIRST_GROUP: Final = 1 << 9
 GROUP_GROWTH: Final = 8
+# A source has enough to do with so many keys for each that it can take at once: one call follows
+# another, and what is asked next can still be chosen.
+QUEUE_PER_CALL: Final = 2
+# More is asked for when this share of it has arrived.
+LEAST_ROOM: Final = 0.5
+# Looking ahead at a parked pair takes about so many seconds, and leaves out this share of the keys,
+# before it was measured (80 to 250 ns, 15 to 30 % in benchmarks/remote_delays.py).
+LOOK_AHEAD_S: Final = 2e-7
+LEFT_OUT: Final = 0.25
 
 
 GoOn = Callable[["Positions"], "Iterator[WalkTask]"]
+# The partials that pairs at some places make, with flags of those that a row may follow.
+LookAhead = Callable[["Positions"], "tuple[Partials, Flags] | None"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,8 @@ class ParkedSet:
     """Partial matches or pairs that wait for remote data, as indices of what they were found in.
 
     `waiting` has the bits of the conditions that each was not tested for. `go_on` takes up those at
-    some of the places `index`. `awaited`: the key ids that they wait for, by source.
+    some of the places `index`. `awaited`: the key ids that they wait for, by source; `is_asked`:
+    all of them were asked for. `look_ahead`: what to leave out before more is asked for.
     """
 
     reader: CellReader
@@ -65,6 +83,8 @@ class ParkedSet:
     index: Positions
     go_on: GoOn
     awaited: LookupKeyIds = field(default_factory=list)
+    is_asked: bool = True
+    look_ahead: LookAhead | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -87,14 +107,20 @@ class PostponedTasks:
         self._needs = RemoteNeeds(walk.matching.program, walk.slots)
         self._lookups = walk.matching.tally.lookups
         self._parked: deque[ParkedSet] = deque()
+        # Sets for which not all was asked yet.
+        self._unasked: deque[ParkedSet] = deque()
+        self._is_held_back = False
+        # By source, what was asked because it is needed, or ahead, and is not there.
+        self._needed = [_Outstanding(lookup) for lookup in self._lookups]
+        self._ahead = [_Outstanding(lookup) for lookup in self._lookups]
+        self._is_idle = False
+        # What looking ahead has cost and left out so far.
+        self._look_ahead_s, self._looked = 0.0, 0
+        self._keys_looked = self._keys_left_out = 0
         self._complete: list[WalkTask] = []
         self._parked_size = self._complete_size = 0
         self._seen_arrivals = 0
         self._awaited: LookupKeyIds = []
-        # Partial matches under "post", which count when they have met their conditions.
-        self._untested: list[Partials] = []
-        self._untested_size = 0
-        self._tests_at_once = False
         self._groups: dict[frozenset[int], int] = {}
 
     @property
@@ -113,7 +139,7 @@ class PostponedTasks:
         for: those that fail them need nothing.
         """
         needs = self._needs
-        if needs.is_at_end(condition) and not self._tests_at_once:
+        if needs.is_at_end(condition) and not self._walk.matching.meter.is_near_limit:
             every = np.ones(len(reader), dtype=np.bool_)
             return every, every
         open_before = None if waiting is None else (waiting & needs.bits_on_the_way) != 0
@@ -130,7 +156,7 @@ class PostponedTasks:
 
     def _test_free(self, condition: Condition, reader: CellReader) -> tuple[Flags, Flags | None]:
         key_ids = reader.key_ids(condition)
-        ready = self._ask(key_ids, len(reader))
+        ready = self._ask(condition, key_ids, len(reader))
         if ready.all() or not self._needs.is_postponed(condition):
             return reader.holds(condition), None
         late = ~ready
@@ -146,15 +172,23 @@ class PostponedTasks:
 
     # ---- parking -------------------------------------------------------------------------------
 
-    def park(self, reader: CellReader, waiting: Positions, go_on: GoOn) -> Positions | None:
+    def park(
+        self,
+        reader: CellReader,
+        waiting: Positions,
+        go_on: GoOn,
+        look_ahead: LookAhead | None = None,
+    ) -> Positions | None:
         """Parks those with open conditions that are tested on the way. The places of the others;
         None: all of them. `reader`: of what `waiting` is about."""
         is_open = (waiting & self._needs.bits_on_the_way) != 0
-        awaited, self._awaited = self._awaited, []
         if not is_open.any():
+            self._take_awaited()
             return None
         late = np.flatnonzero(is_open)
-        self._add(ParkedSet(reader.select(late), waiting[late], late, go_on, _merge(awaited)))
+        parked = ParkedSet(reader.select(late), waiting[late], late, go_on, look_ahead=look_ahead)
+        awaited, is_asked = self._take_awaited()
+        self._add(parked, awaited, is_asked=is_asked)
         return np.flatnonzero(~is_open)
 
     def bits_at_end(self, waiting: Positions) -> Positions | None:
@@ -162,9 +196,20 @@ class PostponedTasks:
         left = waiting & self._needs.bits_at_end
         return left if left.any() else None
 
-    def _add(self, parked: ParkedSet) -> None:
-        self._parked.append(parked)
+    def _add(self, parked: ParkedSet, awaited: LookupKeyIds, *, is_asked: bool) -> None:
+        parked = replace(parked, awaited=awaited, is_asked=is_asked)
+        if is_asked:
+            self._parked.append(parked)
+        else:
+            # More is asked for the first set until it has all, so what is left of it comes first.
+            (self._unasked.append if parked.look_ahead else self._unasked.appendleft)(parked)
         self._parked_size += len(parked)
+
+    def _take_awaited(self) -> tuple[LookupKeyIds, bool]:
+        """The key ids that tests lacked since the last call, and whether all were asked for."""
+        awaited, self._awaited = _merge(self._awaited), []
+        is_asked, self._is_held_back = not self._is_held_back, False
+        return awaited, is_asked
 
     def _await(self, key_ids: LookupKeyIds, late: Flags) -> None:
         self._awaited += [(remote, distinct_ids(ids[late])) for remote, ids in key_ids]
@@ -177,7 +222,7 @@ class PostponedTasks:
         """The part of the task that can go on now. Others are parked, or come next."""
         for lookup in self._lookups:
             lookup.settle()
-        if self._tests_at_once and task.partials.waiting is not None:
+        if self._walk.matching.meter.is_near_limit and task.partials.waiting is not None:
             task = replace(task, partials=self._test_at_end(task.partials))
             if not len(task.partials):
                 return None
@@ -187,7 +232,7 @@ class PostponedTasks:
             return task
         steps = route.steps(self._walk, task)
         conditions = self._needs.prefetchable(task.bound)
-        if conditions:
+        if conditions and self._has_room(LEAST_ROOM):
             task = self._drop_dead_ends(task, steps)
             task = self._prefetch_group(task, conditions, pending)
         equalities = self._needs.known_equalities(steps, task.bound)
@@ -200,20 +245,33 @@ class PostponedTasks:
         if self._parked_size > MOST_PARKED:
             return self.next_parked()
         arrivals = sum(lookup.arrivals for lookup in self._lookups)
-        if arrivals == self._seen_arrivals or not self._parked:
+        if arrivals == self._seen_arrivals or not self._parked_size:
             return None
         self._seen_arrivals = arrivals
+        if self._unasked and self._has_room(LEAST_ROOM):
+            return self._ask_more()
+        if not self._parked:
+            return None
         # Data comes about in the order in which it was asked for.
         return self._take_up(self._parked.popleft()) if self._is_ready(self._parked[0]) else None
 
     def next_parked(self) -> Iterator[WalkTask] | None:
         """The next tasks when nothing else is left to do; None if nothing is parked."""
-        if not self._parked:
+        if self._unasked and self._has_room(LEAST_ROOM):
+            return self._ask_more()
+        if not self._parked_size:
             return self._finish_complete() if self._complete else None
-        for number, each in enumerate(self._parked):
-            if self._is_ready(each):
-                del self._parked[number]
-                return self._take_up(each)
+        ready = [each for each in self._parked if self._is_ready(each)]
+        if ready:
+            taken = {id(each) for each in ready}
+            self._parked = deque(each for each in self._parked if id(each) not in taken)
+            return chain.from_iterable(map(self._take_up, ready))
+        if not self._parked:
+            for remote, ids in self._unasked[0].awaited:
+                mine = np.intersect1d(ids, self._needed[remote].ids(), assume_unique=True)
+                self._lookups[remote].wait(mine[: (len(mine) + 1) // 2])
+            self._is_idle = True
+            return self._ask_more()
         first = self._parked.popleft()
         for remote, ids in first.awaited:
             lookup = self._lookups[remote]
@@ -223,15 +281,20 @@ class PostponedTasks:
             lookup.wait(lacking)
         return self._take_up(first)
 
-    def _take_up(self, parked: ParkedSet) -> Iterator[WalkTask]:
+    def _take_up(self, parked: ParkedSet, lacked: int = 0) -> Iterator[WalkTask]:
+        """`lacked`: so many keys, before looking ahead."""
         self._parked_size -= len(parked)
         left, waiting = self._decide(parked)
-        awaited, self._awaited = self._awaited, []
+        self._is_idle = False
+        awaited, is_asked = self._take_awaited()
+        if lacked:
+            self._keys_looked += lacked
+            self._keys_left_out += lacked - sum(len(ids) for _, ids in awaited)
         is_open = (waiting & self._needs.bits_on_the_way) != 0
         if is_open.any():
             late = left[is_open]
-            rest = replace(parked.take(late), waiting=waiting[is_open], awaited=_merge(awaited))
-            self._add(rest)
+            rest = replace(parked.take(late), waiting=waiting[is_open])
+            self._add(rest, awaited, is_asked=is_asked)
             left = left[~is_open]
         if len(left):
             yield from parked.go_on(parked.index[left])
@@ -241,7 +304,7 @@ class PostponedTasks:
         the conditions that are still open for each."""
         waiting, meter = parked.waiting.copy(), self._walk.matching.meter
         alive, is_free = np.ones((2, len(parked)), dtype=np.bool_)
-        arrived = self._is_ready(parked)
+        arrived = parked.is_asked and self._is_ready(parked)
         for condition in self._needs.of_bits(waiting):
             bit = self._needs.bit(condition)
             which = np.flatnonzero(alive & is_free & ((waiting & bit) != 0))
@@ -251,7 +314,7 @@ class PostponedTasks:
             # The first one is what all of them were parked for.
             if not (arrived and len(which) == len(parked)):
                 key_ids = reader.key_ids(condition)
-                ready = self._ask(key_ids, len(which))
+                ready = self._ask(condition, key_ids, len(which))
                 if not ready.all() and self._needs.is_postponed(condition):
                     self._await(key_ids, ~ready)
                     is_free[which[~ready]] = False
@@ -277,7 +340,7 @@ class PostponedTasks:
         awaited: LookupKeyIds = []
         for condition in conditions:
             key_ids = reader.key_ids(condition, task.bound)
-            ready &= self._ask(key_ids, len(partials))
+            ready &= self._ask(None, key_ids, len(partials))
             awaited += key_ids
         if ready.all():
             return task
@@ -288,29 +351,26 @@ class PostponedTasks:
         def go_on(places: Positions) -> Iterator[WalkTask]:
             yield replace(task, partials=partials.take(places))
 
-        self._add(ParkedSet(reader.select(late), waiting, late, go_on, awaited))
+        self._add(ParkedSet(reader.select(late), waiting, late, go_on), awaited, is_asked=True)
         now = np.flatnonzero(ready)
         return replace(task, partials=partials.take(now)) if len(now) else None
 
     # ---- limits --------------------------------------------------------------------------------
 
-    def count_untested(self, partials: Partials) -> None:
+    def count_partials(self, partials: Partials) -> None:
         """Counts partial matches of which some are tested at the end only. These are charged when
-        they have met their conditions, so that limits end every strategy alike: where they might
-        pass a limit they are tested now, and from then on conditions are tested at once."""
+        they have met their conditions."""
         assert partials.waiting is not None
         meter = self._walk.matching.meter
         is_open = partials.waiting != 0
         meter.count_partials(partials.earliest[~is_open])
         late = partials.take(is_open)
-        self._untested.append(late)
-        self._untested_size += len(late)
-        if meter.count_untested(late.earliest) or self._untested_size > MOST_PARKED:
-            self._tests_at_once = True
-            meter.forget_untested()
-            untested, self._untested, self._untested_size = self._untested, [], 0
-            for each in untested:
-                meter.charge_partials(self._test_at_end(each).earliest)
+        meter.metrics.partial_matches += len(late)
+        self._charge_later(late)
+
+    def _charge_later(self, late: Partials) -> None:
+        meter = self._walk.matching.meter
+        meter.charge_later(late.earliest, lambda: self._test_at_end(late).earliest)
 
     # ---- complete matches ----------------------------------------------------------------------
 
@@ -334,7 +394,7 @@ class PostponedTasks:
             for condition in self._needs.of_bits(task.partials.waiting):
                 which = np.flatnonzero(task.partials.waiting & self._needs.bit(condition))
                 reader = self._walk.reader(task.partials.take(which))
-                self._ask(reader.key_ids(condition), len(which))
+                self._ask(None, reader.key_ids(condition), len(which))
         for task in tasks:
             partials = self._test_at_end(task.partials)
             if len(partials):
@@ -390,7 +450,7 @@ class PostponedTasks:
                 lookup = self._lookups[remote]
                 history, distinct = need_history(lookup), distinct_ids(ids)
                 if history.is_worth(state):
-                    lookup.ask(distinct, ahead=True)
+                    self._ask_ahead(remote, distinct)
                 history.offer(state, distinct)
         return task
 
@@ -400,7 +460,10 @@ class PostponedTasks:
         The first block has shown how selective the tests are that come before.
         """
         conditions = self._needs.slot_prefetches(step, step.slot)
-        if not conditions or int(candidates.counts().sum()) <= done:
+        if (
+            not (conditions and self._has_room(LEAST_ROOM))
+            or int(candidates.counts().sum()) <= done
+        ):
             return
         pairs = _pairs_per_candidate(candidates)
         for condition in conditions:
@@ -417,13 +480,136 @@ class PostponedTasks:
                 bound = likely[:, np.newaxis] if self._walk.slot(step.slot).is_list else likely
                 reader = self._walk.reader(Partials({step.slot: bound}, first, first))
                 for remote, ids in reader.key_ids(condition, {step.slot}):
-                    self._lookups[remote].ask(ids, ahead=True)
+                    self._ask_ahead(remote, distinct_ids(ids))
 
     # ---- lookups -------------------------------------------------------------------------------
 
-    def _ask(self, key_ids: LookupKeyIds, size: int) -> Flags:
-        """Asks for what is needed now: whose data is there."""
-        return ask_for(self._lookups, key_ids, size, self._walk.branch)
+    def _ask(self, condition: Condition | None, key_ids: LookupKeyIds, size: int) -> Flags:
+        """Asks for what is needed now, if the condition cannot wait; otherwise for as much as the
+        source has room for. Whose data is there."""
+        if condition is None or not self._needs.is_postponed(condition):
+            return ask_for(self._lookups, key_ids, size, self._walk.branch)
+        asked = []
+        for remote, ids in key_ids:
+            lookup = self._lookups[remote]
+            is_there = lookup.ready(ids)
+            if is_there.all():
+                asked.append((remote, ids))
+                continue
+            lacking, requested = distinct_ids(ids[~is_there]), self._needed[remote].ids()
+            new = np.setdiff1d(lacking, requested, assume_unique=True)
+            room = self._room(remote, len(new), len(requested))
+            if room < len(new):
+                self._is_held_back = True
+                if lookup.remote.prefetches:
+                    need_history(lookup).need(new[room:])
+                ids = ids[~np.isin(ids, new[room:]).any(axis=1)]  # noqa: PLW2901
+            self._needed[remote].add(new[:room])
+            asked.append((remote, ids))
+        ready = np.ones(size, dtype=np.bool_)
+        for (remote, ids), (_, every) in zip(asked, key_ids, strict=True):
+            ask_for(self._lookups, [(remote, ids)], len(ids), self._walk.branch)
+            ready &= self._lookups[remote].ready(every).all(axis=1)
+        return ready
+
+    def _capacity(self, remote: int) -> int:
+        fetch_policy = self._lookups[remote].remote.fetch_policy
+        return QUEUE_PER_CALL * fetch_policy.in_flight * fetch_policy.batch
+
+    def _room(self, remote: int, keys: int, requested: int) -> int:
+        """How many more of so many keys may be asked for: all of them, or whole calls. One call at
+        least when nothing else is left to do."""
+        batch = self._lookups[remote].remote.fetch_policy.batch
+        room = max(self._capacity(remote) - requested, batch if self._is_idle else 0)
+        return keys if keys <= room else room // batch * batch
+
+    def _has_room(self, share: float) -> bool:
+        """Whether every source could take this share of what it can take at all."""
+        return all(
+            len(requested.ids()) <= (1 - share) * self._capacity(remote)
+            for remote, requested in enumerate(self._needed)
+        )
+
+    def _ask_more(self) -> Iterator[WalkTask]:
+        """Asks for more of what the first set lacks, without what no row can follow."""
+        parked = self._unasked.popleft()
+        if parked.look_ahead is None or not self._pays_to_look_ahead(parked):
+            return self._ask_rest(replace(parked, look_ahead=None))
+        if not self._walk.matching.meter.is_near_limit:
+            began = perf_counter()
+            found = parked.look_ahead(parked.index)
+            size = len(parked)
+            if found is not None:
+                partials, is_alive = found
+                dead = np.flatnonzero(~is_alive)
+                if len(dead):
+                    late = replace(partials.take(dead), waiting=None)
+                    self._charge_later(late.wait_for(parked.waiting[dead]))
+                parked = parked.take(np.flatnonzero(is_alive))
+            self._parked_size -= size - len(parked)
+            self._look_ahead_s += perf_counter() - began
+            self._looked += size
+        lacked = sum(len(ids) for _, ids in parked.awaited)
+        return self._take_up(replace(parked, look_ahead=None), lacked)
+
+    def _pays_to_look_ahead(self, parked: ParkedSet) -> bool:
+        """Whether the time of the source for keys that are left out is longer than the time that
+        it takes to find them."""
+        saved = 0.0
+        for remote, ids in parked.awaited:
+            lookup = self._lookups[remote]
+            lacking = int(np.count_nonzero(~lookup.ready(ids)))
+            fetch_policy = lookup.remote.fetch_policy
+            saved += lacking * lookup.latency / (fetch_policy.in_flight * fetch_policy.batch)
+        share, seconds = LEFT_OUT, LOOK_AHEAD_S
+        if self._keys_looked:
+            share = self._keys_left_out / self._keys_looked
+            seconds = self._look_ahead_s / self._looked
+        return share * saved > seconds * len(parked)
+
+    def _ask_ahead(self, remote: int, ids: Positions) -> None:
+        """Asks for keys that are not needed yet, as far as the source has room for them."""
+        lookup = self._lookups[remote]
+        needed, ahead = self._needed[remote].ids(), self._ahead[remote].ids()
+        new = np.setdiff1d(ids[~lookup.ready(ids)], np.union1d(needed, ahead), assume_unique=True)
+        new = new[: self._room(remote, len(new), len(needed) + len(ahead))]
+        if len(new):
+            self._ahead[remote].add(new)
+            lookup.ask(new, ahead=True)
+
+    def _ask_rest(self, parked: ParkedSet) -> Iterator[WalkTask]:
+        """Asks for as much of what the set lacks as its sources have room for."""
+        is_asked = True
+        for remote, ids in parked.awaited:
+            lacking, requested = ids[~self._lookups[remote].ready(ids)], self._needed[remote].ids()
+            new = np.setdiff1d(lacking, requested, assume_unique=True)
+            room = self._room(remote, len(new), len(requested))
+            self._needed[remote].add(new[:room])
+            ask_for(self._lookups, [(remote, new[:room, np.newaxis])], len(new[:room]))
+            is_asked = is_asked and room >= len(new)
+        self._is_idle = False
+        self._parked_size -= len(parked)
+        self._add(parked, parked.awaited, is_asked=is_asked)
+        return iter(())
+
+
+class _Outstanding:
+    """Key ids that a source was asked for and that are not there yet."""
+
+    def __init__(self, lookup: RemoteValues) -> None:
+        self._lookup = lookup
+        self._ids: Positions = np.zeros(0, dtype=np.int64)
+        self._arrivals = -1
+
+    def ids(self) -> Positions:
+        arrivals = self._lookup.arrivals
+        if len(self._ids) and arrivals != self._arrivals:
+            self._ids = self._ids[~self._lookup.ready(self._ids)]
+        self._arrivals = arrivals
+        return self._ids
+
+    def add(self, ids: Positions) -> None:
+        self._ids = np.concatenate([self._ids, ids])
 
 
 def _merge(key_ids: LookupKeyIds) -> LookupKeyIds:

@@ -112,9 +112,15 @@ class RemoteNeeds:
 
 
 def distinct_ids(ids: Positions) -> Positions:
-    """The ids without NULL keys, each once."""
-    found = np.unique(ids)
-    return found[found >= 0]
+    """The ids without NULL keys, each once, ascending."""
+    ids = ids.ravel()
+    size = int(ids.max(initial=-1)) + 1
+    if len(ids) * 8 < size:
+        found = np.unique(ids)
+        return found[found >= 0]
+    seen = np.zeros(size + 1, dtype=np.bool_)
+    seen[ids] = True  # -1 marks the spare place
+    return np.flatnonzero(seen[:size])
 
 
 # ---- what is likely to be needed ----------------------------------------------------------------

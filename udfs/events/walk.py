@@ -118,10 +118,12 @@ class BranchWalk:
         self.slots: BranchSlots = self.pools.slots
         self._negations = NegationChecker(self.matching, self.slots)
         self._postponed = PostponedTasks(self) if self.matching.tally.lookups else None
+        self._route: WalkRoute | None = None
 
     def run(self, route: WalkRoute, starts: Iterable[WalkTask] | None = None) -> Iterator[Partials]:
         """Complete partials, depth first; where there is a deadline, those found by then.
         `starts`: to go on from there."""
+        self._route = route
         begin = route.starts(self) if starts is None else iter(starts)
         deadline = self.matching.meter.deadline
         if deadline is None:
@@ -387,10 +389,58 @@ class BranchWalk:
             if len(extended):
                 yield from self._bound_tasks(task.bound, step, extended)
 
-        decided = postponed.park(pairs.reader, waiting, go_on)
+        look_ahead = partial(self._look_ahead, task, step, pairs)
+        decided = postponed.park(pairs.reader, waiting, go_on, look_ahead)
         if decided is None:
             return pairs, waiting
         return pairs.take(decided), postponed.bits_at_end(waiting[decided])
+
+    def _look_ahead(
+        self, task: WalkTask, step: Step, pairs: TestedPairs, places: Positions
+    ) -> tuple[Partials, Flags] | None:
+        """The partials that pairs make, and which of them have a pair in the next step that meets
+        its conditions on rows. None: not known without more work."""
+        bound = task.bound | step.unit
+        is_simple = not self.slot(step.slot).is_list and len(step.unit) == 1
+        if not is_simple or bound == self.target or self.observer or self.matching.meter.deadline:
+            return None
+        late = pairs.take(places)
+        partials = self._make_partials(step, task, late)
+        assert self._route is not None
+        steps = self._route.steps(self, WalkTask(partials, bound))
+        if len(steps) != 1 or len(steps[0].unit) > 1 or self.slot(steps[0].slot).is_list:
+            return None
+        (following,) = steps
+        if any(remote_sources_of(e.condition.expression) for e in following.equalities):
+            return None
+        reader = self.reader(partials)
+        with self.matching.tally.uncounted():
+            candidates = self.find_candidates(following, partials, reader)
+            is_alive = np.zeros(len(partials), dtype=np.bool_)
+            blocks = pair_blocks(candidates.ranges, self.matching.meter.block_pairs())
+            for pick, place in blocks:
+                elements = candidates.elements[place]
+                is_alive[self._meet_row_tests(following, reader, pick, elements)] = True
+        return partials, is_alive
+
+    def _meet_row_tests(
+        self, step: Step, reader: CellReader, pick: Positions, elements: Positions
+    ) -> Positions:
+        """The partials of the pairs that meet the step's conditions without remote data."""
+        kept = self._possible_pairs(step, reader.partials, pick, elements)
+        if kept is not None:
+            pick, elements = pick[kept], elements[kept]
+        tests = [c for c in step.tests if not remote_sources_of(c.expression)]
+        if not tests:
+            return pick
+        pairs = self._pair_reader(step, reader.partials, reader, pick, elements)
+        for condition in tests:
+            if looks_back(condition, self.slot(step.slot).variables):
+                continue
+            survivors = np.flatnonzero(pairs.holds(condition))
+            if len(survivors) < len(pick):
+                pick, pairs = pick[survivors], pairs.select(survivors)
+        return pick
 
     def _bind_pairs(
         self, task: WalkTask, step: Step, pairs: TestedPairs, waiting: Positions | None
@@ -534,6 +584,12 @@ class BranchWalk:
         pairs: TestedPairs,
         waiting: Positions | None,
     ) -> Partials:
+        extended = self._make_partials(step, task, pairs)
+        extended = extended if waiting is None else extended.wait_for(waiting)
+        self._count(step, extended, task.bound)
+        return extended
+
+    def _make_partials(self, step: Step, task: WalkTask, pairs: TestedPairs) -> Partials:
         filled, elements = self.slots.elements[step.slot], pairs.elements
         base = task.partials.take(pairs.pick)
         bound = elements
@@ -541,15 +597,12 @@ class BranchWalk:
             bound = elements[:, np.newaxis]
             if step.slot in base.elements:
                 bound = np.concatenate([base.elements[step.slot], bound], axis=1)
-        extended = replace(
+        return replace(
             base,
             elements={**base.elements, step.slot: bound},
             earliest=np.minimum(base.earliest, filled.first_row(elements)),
             latest=np.maximum(base.latest, filled.last_row(elements)),
         )
-        extended = extended if waiting is None else extended.wait_for(waiting)
-        self._count(step, extended, task.bound)
-        return extended
 
     def _count(self, step: Step, partials: Partials, bound: frozenset[int]) -> None:
         final = bound | step.unit == self.target
@@ -561,7 +614,7 @@ class BranchWalk:
         if self._postponed is None or partials.waiting is None:
             self.matching.meter.count_partials(partials.earliest)
         else:
-            self._postponed.count_untested(partials)
+            self._postponed.count_partials(partials)
 
 
 def _total_pairs(ranges: PositionRanges) -> int:
