@@ -28,6 +28,7 @@ class Scripted:
     def __init__(self, remote: RemoteSpec, seed: int, *, forgets: bool = False) -> None:
         self.remote = remote
         self.latency = 0.01
+        self.generation = 0
         self.arrivals = 0
         self.asked_ahead = 0
         self.waits = 0

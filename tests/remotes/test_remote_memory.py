@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.udfs.errors import RemoteError
+from spark_cep.udfs.events.remote_needs import need_history
 from spark_cep.udfs.remote_spec import Caching, FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes import lookup as lookup_module
 from spark_cep.udfs.remotes.keys import KEY_BYTES
@@ -140,7 +141,10 @@ def test_a_failure_is_raised_for_its_key_after_others_were_forgotten(
     lookup.settle()
     lookup.arrow(ids_of(lookup, 1))
     lookup.settle()
+    history = need_history(lookup)
     lookup.forget_keys([ids])
+    assert need_history(lookup) is not history
+    assert need_history(lookup) is need_history(lookup)
     assert len(lookup._keys) == 2
     with pytest.raises(RemoteError, match="for key 2 str instead of int64"):
         lookup.wait(ids)

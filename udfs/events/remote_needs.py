@@ -190,13 +190,15 @@ class _IdFlags:
 
 
 # Lookups live as long as their query in a worker, so buckets and triggers learn from those before.
-_histories: WeakKeyDictionary[RemoteValues, NeedHistory] = WeakKeyDictionary()
+# What they have learned is by ids, which stand for other keys in another generation.
+_histories: WeakKeyDictionary[RemoteValues, tuple[int, NeedHistory]] = WeakKeyDictionary()
 
 
 def need_history(lookup: RemoteValues) -> NeedHistory:
-    history = _histories.get(lookup)
-    if history is None:
-        history = _histories[lookup] = NeedHistory(lookup.remote)
+    generation, history = _histories.get(lookup, (None, None))
+    if history is None or generation != lookup.generation:
+        history = NeedHistory(lookup.remote)
+        _histories[lookup] = lookup.generation, history
     return history
 
 

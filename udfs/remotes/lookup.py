@@ -68,7 +68,8 @@ LEAST_KEY_BYTES = 1 << 20
 
 
 class Lookup:
-    """`latency`: the estimated seconds of one call of the source."""
+    """`latency`: the estimated seconds of one call of the source. `generation`: how often keys were
+    forgotten, so that others have their ids."""
 
     def __init__(self, remote: RemoteSpec, fetcher: Fetcher | None = None) -> None:
         self.remote = remote
@@ -79,6 +80,7 @@ class Lookup:
         )
         self._numbers = itertools.count()
         self._measured = False
+        self.generation = 0
         # The batches that have neither ended nor been taken back, by number.
         self._unfinished: dict[int, KeyBatch] = {}
         # The counts of the fetcher that the metrics include already.
@@ -234,6 +236,7 @@ class Lookup:
         for ids in held:
             elements = self._of(ids.ravel())
             stays[elements[elements >= 0]] = True
+        self.generation += 1
         elements = np.flatnonzero(stays)
         new_ids = np.full(len(self._keys) + 1, NO_KEY)
         renumbered, ids_kept = self._parts.keep(elements)

@@ -71,10 +71,12 @@ def dtype_of(type_: Type) -> np.dtype[Any]:
 
 
 class RemoteValues(Protocol):
-    """The values of one remote source, by the ids of their keys."""
+    """The values of one remote source, by the ids of their keys. `generation`: another one when ids
+    have become those of other keys, which no advance sees while it runs."""
 
     remote: RemoteSpec
     latency: float
+    generation: int
 
     @property
     def arrivals(self) -> int: ...
