@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -12,12 +13,15 @@ import pyarrow as pa
 import pytest
 
 from spark_cep.pattern import event, seq
-from spark_cep.udfs.errors import RemoteError, WorkerError
+from spark_cep.udfs.errors import CepError, RemoteError, WorkerError
+from spark_cep.udfs.execution.job import TriggerInput, pack_rows
+from spark_cep.udfs.execution.trigger import TaskTriggers
 from spark_cep.udfs.execution.worker import run
 from spark_cep.udfs.remote_spec import FetchPolicy, RemoteSpec
 from spark_cep.udfs.remotes import lookup as lookups
 from spark_cep.udfs.remotes.lookup import Lookup
 from spark_cep.udfs.remotes.stage import LookupStage, StageColumn, look_up_batches
+from spark_cep.udfs.shedding.pace import note_arrival
 from tests.cases import Case
 from tests.remotes.simulated import Source, ids_of, looked_up
 from tests.remotes.test_remote_streams import stream_of
@@ -184,16 +188,14 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("strategy", ["prefetch", "lazy", "hybrid"])
-@pytest.mark.parametrize("end", ["closed", "failed", "done"])
-def test_a_task_that_ends_requests_nothing_more(
-    strategy: Any, end: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case(
-        seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).where("a.x <= b.t").within(9),
-        ROWS, order_by=("t",), partition_by=("k",),
-    )  # fmt: skip
-    source = CountingSource(0.01)
+CASE = Case(
+    seq(event("a", "kind = 'A'"), event("b", "kind = 'B'")).where("a.x <= b.t").within(9),
+    ROWS, order_by=("t",), partition_by=("k",),
+)  # fmt: skip
+
+
+def ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves keys in the queue that nobody waits for, whatever the strategy."""
     waits = Lookup.wait
 
     def wait_and_ask_for_more(lookup: Lookup, ids: Any) -> None:
@@ -202,7 +204,41 @@ def test_a_task_that_ends_requests_nothing_more(
         waits(lookup, ids)
 
     monkeypatch.setattr(Lookup, "wait", wait_and_ask_for_more)
-    stream = stream_of(remote(source, strategy=strategy), case)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_trigger_that_ends_requests_nothing_more(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = CountingSource(0.01)
+    stream = stream_of(remote(source, strategy="cached"), CASE)
+    ask_for_more(monkeypatch)
+    table = stream._table.append_column("bucket", pa.array([0] * len(ROWS), pa.int32()))
+    pieces = pack_rows(table.to_batches(), note_arrival(time.time()))
+    blobs = tuple(blob.as_py() for batch in pieces for blob in batch.column("blob"))
+    source.fails = fails
+    triggers = TaskTriggers(stream.job)
+    triggers.begin(stream.store, TriggerInput(0, blobs, 0, "stream", "0"))
+    if fails:
+        with pytest.raises(WorkerError):
+            list(triggers.finish(0))
+        with suppress(CepError):
+            triggers.close()
+    else:
+        list(triggers.finish(0))
+        triggers.close()
+    assert source.calls > 0
+    assert source.calls_after_end() == 0
+
+
+@pytest.mark.parametrize("strategy", ["prefetch", "lazy", "hybrid"])
+@pytest.mark.parametrize("end", ["closed", "failed", "done"])
+def test_a_task_that_ends_requests_nothing_more(
+    strategy: Any, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = CountingSource(0.01)
+    ask_for_more(monkeypatch)
+    stream = stream_of(remote(source, strategy=strategy), CASE)
     job = stream.job
     answer = run(job.program, job.output, iter(stream._table.to_batches()), 0, "stage")
     if end == "closed":
