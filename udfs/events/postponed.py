@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -58,8 +57,8 @@ GROUP_GROWTH: Final = 8
 QUEUE_PER_CALL: Final = 2
 # More is asked for when this share of it has arrived.
 LEAST_ROOM: Final = 0.5
-# Looking ahead at a parked pair takes about so many seconds, and leaves out this share of the keys,
-# before it was measured (80 to 250 ns, 15 to 30 % in benchmarks/remote_delays.py).
+# Looking ahead at a parked pair takes about so many seconds (80 to 250 ns), and is expected to
+# leave out this share of the keys at first (15 to 30 % in benchmarks/remote_delays.py).
 LOOK_AHEAD_S: Final = 2e-7
 LEFT_OUT: Final = 0.25
 
@@ -114,8 +113,7 @@ class PostponedTasks:
         self._needed = [_Outstanding(lookup) for lookup in self._lookups]
         self._ahead = [_Outstanding(lookup) for lookup in self._lookups]
         self._is_idle = False
-        # What looking ahead has cost and left out so far.
-        self._look_ahead_s, self._looked = 0.0, 0
+        # What looking ahead has left out so far.
         self._keys_looked = self._keys_left_out = 0
         self._complete: list[WalkTask] = []
         self._parked_size = self._complete_size = 0
@@ -499,6 +497,8 @@ class PostponedTasks:
             lacking, requested = distinct_ids(ids[~is_there]), self._needed[remote].ids()
             new = np.setdiff1d(lacking, requested, assume_unique=True)
             room = self._room(remote, len(new), len(requested))
+            if not self._pays_to_look_ahead([(remote, new)], size):
+                room = len(new)
             if room < len(new):
                 self._is_held_back = True
                 if lookup.remote.prefetches:
@@ -533,10 +533,9 @@ class PostponedTasks:
     def _ask_more(self) -> Iterator[WalkTask]:
         """Asks for more of what the first set lacks, without what no row can follow."""
         parked = self._unasked.popleft()
-        if parked.look_ahead is None or not self._pays_to_look_ahead(parked):
+        if parked.look_ahead is None or not self._pays_to_look_ahead(parked.awaited, len(parked)):
             return self._ask_rest(replace(parked, look_ahead=None))
         if not self._walk.matching.meter.is_near_limit:
-            began = perf_counter()
             found = parked.look_ahead(parked.index)
             size = len(parked)
             if found is not None:
@@ -547,25 +546,20 @@ class PostponedTasks:
                     self._charge_later(late.wait_for(parked.waiting[dead]))
                 parked = parked.take(np.flatnonzero(is_alive))
             self._parked_size -= size - len(parked)
-            self._look_ahead_s += perf_counter() - began
-            self._looked += size
         lacked = sum(len(ids) for _, ids in parked.awaited)
         return self._take_up(replace(parked, look_ahead=None), lacked)
 
-    def _pays_to_look_ahead(self, parked: ParkedSet) -> bool:
+    def _pays_to_look_ahead(self, key_ids: LookupKeyIds, pairs: int) -> bool:
         """Whether the time of the source for keys that are left out is longer than the time that
         it takes to find them."""
         saved = 0.0
-        for remote, ids in parked.awaited:
+        for remote, ids in key_ids:
             lookup = self._lookups[remote]
             lacking = int(np.count_nonzero(~lookup.ready(ids)))
             fetch_policy = lookup.remote.fetch_policy
             saved += lacking * lookup.latency / (fetch_policy.in_flight * fetch_policy.batch)
-        share, seconds = LEFT_OUT, LOOK_AHEAD_S
-        if self._keys_looked:
-            share = self._keys_left_out / self._keys_looked
-            seconds = self._look_ahead_s / self._looked
-        return share * saved > seconds * len(parked)
+        share = self._keys_left_out / self._keys_looked if self._keys_looked else LEFT_OUT
+        return share * saved > LOOK_AHEAD_S * pairs
 
     def _ask_ahead(self, remote: int, ids: Positions) -> None:
         """Asks for keys that are not needed yet, as far as the source has room for them."""
