@@ -96,6 +96,7 @@ STREAM_METRICS = (
     "state_bytes",  # of the rows needed
     "kept_partial_matches",
     "waiting_matches",  # found, and not certain yet
+    "delayed_rows",  # their remote values have not come in time
 )
 # ... and of rows that did not fit into a worker's memory; there only if there are some. Rows that
 # are written twice count twice.

@@ -101,7 +101,12 @@ from spark_cep.spark.shedding_report import (
     add_stream_shedding_facts,
 )
 from spark_cep.spark.source import count_cores, estimate_bytes, estimate_size, row_bytes
-from spark_cep.spark.stream import check_bounded, check_consumption, check_watermark
+from spark_cep.spark.stream import (
+    check_bounded,
+    check_consumption,
+    check_max_wait,
+    check_watermark,
+)
 from spark_cep.spark.typing import SparkTyper
 from spark_cep.udfs.execution.shedding import StageBound, overtime
 from spark_cep.udfs.program import Adaptation, Program
@@ -627,6 +632,8 @@ class EventQuery:
         compiled, order = self.compiled, self.query.orders[0]
         check_bounded(compiled.window, self.request.options.limits)
         check_consumption(compiled)
+        outside = {each.remote.name for each in compiled.lookups}
+        check_max_wait(self.remotes.remotes, outside | {e.remote for e in self.answer.sought})
         time = shipped_column(self.query.shipment.shipped[order.column])
         schema = self.source.df.select(time.alias("time")).schema
         check_watermark(schema["time"], str(compiled.orders[0].expression))

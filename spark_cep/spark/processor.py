@@ -48,16 +48,21 @@ class BucketProcessor(StatefulProcessor):
             self._guard()
             return iter(())
         if takes_turns(self._job):
-            self._begin(key, blobs, timerValues)
+            store = self._begin(key, blobs, timerValues)
+            self._wake(store, timerValues)
             return iter(())
         return self._trigger(key, blobs, timerValues)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: TimerValues, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
+        from spark_cep.udfs.execution.trigger import takes_turns  # noqa: PLC0415
+
         del expiredTimerInfo
-        if self._triggers is None or not self._triggers.has_begun(int(key[0])):
+        if not takes_turns(self._job):
             return self._trigger(key, (), timerValues)
+        if self._triggers is None or not self._triggers.has_begun(int(key[0])):
+            self._begin(key, (), timerValues)
         return self._finish(key, timerValues)
 
     def close(self) -> None:
@@ -94,7 +99,9 @@ class BucketProcessor(StatefulProcessor):
 
     # ---- two phases ----------------------------------------------------------------------------
 
-    def _begin(self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues) -> None:
+    def _begin(
+        self, key: Any, blobs: tuple[bytes, ...], timer_values: TimerValues
+    ) -> SparkStateStore:
         from spark_cep.udfs.execution.trigger import TaskTriggers  # noqa: PLC0415
 
         if self._triggers is None:
@@ -103,7 +110,11 @@ class BucketProcessor(StatefulProcessor):
         store = SparkStateStore(self._header.get(), self._blobs)
         self._stores[int(key[0])] = store
         self._triggers.begin(store, _trigger_input(key, blobs, watermark))
-        due = watermark - 1
+        return store
+
+    def _wake(self, store: SparkStateStore, timer_values: TimerValues) -> None:
+        """Sees to it that a timer of the bucket is due in this trigger."""
+        due = int(timer_values.getCurrentWatermarkInMs()) - 1
         if store.timer is None or store.timer > due:
             if store.timer is not None:
                 self._handle.deleteTimer(store.timer)

@@ -52,7 +52,7 @@ from spark_cep.spark.remote_report import (
 )
 from spark_cep.spark.report import RowFacts, add_stream_facts, build_row_report, row_job_title
 from spark_cep.spark.source import estimate_size
-from spark_cep.spark.stream import check_decidable, check_watermark
+from spark_cep.spark.stream import check_decidable, check_max_wait, check_watermark
 from spark_cep.spark.typing import SparkTyper, type_of
 from spark_cep.udfs.rows.compiled import compile_kernel_program
 from spark_cep.udfs.rows.cuts import cut_refusal, endless_refusal
@@ -353,6 +353,7 @@ class RowQuery:
         node = undecidable_node(self.pattern.root)
         place = None if node is None else Place(self.pattern.text, node.start, node.end)
         check_decidable(unbounded_reason(self.query.program()), self.options.limits, place)
+        check_max_wait(self.lookups.remotes.remotes, self.lookups.remotes.remotes)
         time, text = None, ""
         if self.query.orders:
             first = shipped_column(self.query.shipment.shipped[self.query.orders[0].column])

@@ -9,7 +9,7 @@ whatever their types (`udfs/execution/job.py`).
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from spark_cep.errors import CepError, PatternError, PlanError
 from spark_cep.expressions.row_grammar import pattern_error
 from spark_cep.planner.layout import BUCKETS_CONF, Layout, parse_bucket_count
+from spark_cep.remote import Remote, RemoteFunction
 from spark_cep.spark.entry import worker_program
 from spark_cep.spark.metrics import (
     AnswerRecord,
@@ -34,8 +35,10 @@ from spark_cep.spark.report import strip_quotes
 from spark_cep.spark.source import shuffle_partitions
 from spark_cep.spark.versions import arrow_schema, check_streams
 from spark_cep.udfs.canonical import fingerprint, with_computed
+from spark_cep.udfs.execution.delay import row_keys
 from spark_cep.udfs.execution.job import StreamJob, nullable_schema
 from spark_cep.udfs.execution.state import make_identity
+from spark_cep.udfs.program import Program
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from spark_cep.spark.query import Query
     from spark_cep.spark.source import SourceFrame
     from spark_cep.udfs.program import Limits, Window
+    from spark_cep.udfs.row_program import RowProgram
 
 
 # ---- checks --------------------------------------------------------------------------------------
@@ -114,6 +118,40 @@ def check_decidable(why_not: str | None, limits: Limits, place: Place | None = N
     )
 
 
+def check_max_wait(remotes: Mapping[str, Remote], outside: Collection[str]) -> None:
+    """Refuses `max_wait` of sources that are also read outside of the engine, where a row cannot
+    be kept for a later trigger. `outside`: their names."""
+    for name, remote in remotes.items():
+        source = remote.source
+        if not isinstance(source, RemoteFunction) or source.max_wait is None:
+            continue
+        if name in outside:
+            raise PatternError(
+                f"max_wait of the remote {name!r} has no effect on this stream: measures, row "
+                "patterns and conditions that only Spark can evaluate wait for every value",
+                hint="leave max_wait out, or look the value up only in conditions that the engine "
+                "tests: comparisons, arithmetic, IN",
+            )
+        if source.strategy == "blocking":
+            raise PatternError(
+                f'the remote {name!r} has max_wait and the strategy "blocking", which keeps no '
+                "value for a later trigger",
+                hint='strategy="cached" keeps values',
+            )
+
+
+def check_row_keys(program: Program | RowProgram) -> None:
+    """Refuses `max_wait` where a key is known only when several rows are."""
+    others = row_keys(program)[1] if isinstance(program, Program) else []
+    if others:
+        name = program.remotes[others[0].remote].name  # type: ignore[union-attr]
+        raise PatternError(
+            f"max_wait of the remote {name!r} needs keys that are columns of one row, and a key "
+            "here is computed or made of several variables",
+            hint="compute the key as a column of the DataFrame, or leave max_wait out",
+        )
+
+
 def prepare_session(df: DataFrame) -> None:
     """Sets the state store that Spark's stateful Python operator needs."""
     if find_spec("google.protobuf") is None:
@@ -156,6 +194,7 @@ def run_stream(query: Query) -> DataFrame:
         )
     )
     program = query.program()
+    check_row_keys(program)
     buckets, reason = _choose_buckets(query.source, has_keys=bool(program.keys))
     layout = Layout(buckets, reason, None, "none: a stream comes in triggers")
     schema = nullable_schema(arrow_schema(shipped.df.schema))

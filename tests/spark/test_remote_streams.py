@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,3 +102,65 @@ def test_a_worker_that_dies_while_buckets_wait_repeats_nothing(
     wanted = as_json(matched(files.batch(spark)))
     assert len(wanted) > 10
     assert in_sqlite(tmp_path / "matches.db") == wanted
+
+
+# ---- max_wait ------------------------------------------------------------------------------------
+
+
+def slow(keys: list[int]) -> dict[int, int]:
+    """A fifth of the keys takes longer than some triggers."""
+    import time
+
+    time.sleep(1.5 if keys[0] % 5 == 0 else 0.0)
+    return {key: 3 * key for key in keys}
+
+
+def test_what_comes_too_late_comes_in_a_later_trigger_also_after_a_restart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = Files(tmp_path / "in")
+    options = {"max_wait": "20 ms", "max_in_flight": 20}
+    delayed: list[int] = []
+
+    def run() -> None:
+        found = matched(files.stream(spark), slow, **options).writeStream.format("parquet")
+        found = found.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = found.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        delayed.extend(each["delayed_rows"] for each in cep.streaming.metrics(query))
+
+    for number, rows in enumerate(minute(3)):
+        files.put(rows)
+        if number in (2, 5):
+            run()
+    for later in range(1, 9):
+        files.put([(LAST[0] + 100 * later, *LAST[1:])])
+        run()
+        if not delayed[-1]:
+            break
+        time.sleep(1)
+    assert sum(delayed) > 0
+    assert delayed[-1] == 0
+    wanted = matched(files.batch(spark), slow, **options)
+    assert wanted.count() > 10
+    assert_same(spark.read.parquet(str(tmp_path / "out")), wanted)
+
+
+def test_max_wait_is_refused_where_a_row_cannot_be_kept(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = Files(tmp_path / "in")
+    files.put([LAST])
+    pair = seq("a", "b").within("5 seconds")
+
+    def refused(condition: str, message: str, measures: Any = None, **options: Any) -> None:
+        source = cep.Remote.fetch(limits, "bigint", max_wait="1 s", **options)
+        with pytest.raises(cep.PatternError, match=message):
+            files.stream(spark).match_pattern(
+                pair.where(condition), order_by="ts", remotes={"r": source}, measures=measures
+            )
+
+    refused("b.u > remote('r', a.x)", "wait for every value", {"m": "remote('r', a.x)"})
+    refused("b.u > remote('r', a.x, b.x)", "columns of one row")
+    refused("b.u > remote('r', a.x)", "keeps no value", strategy="blocking")
+    refused("b.u LIKE remote('r', a.k)", "wait for every value", {"m": "remote('r', a.k)"})

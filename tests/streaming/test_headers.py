@@ -75,7 +75,7 @@ def test_what_is_no_header_is_refused() -> None:
         (data[:4], "cut short"),
         (data[:-1], "not spark-cep's"),
         (b"SCEP" + data[4:], "not spark-cep's"),
-        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 2 and 3"),
+        (data[:4] + b"\x63\x00" + data[6:], "format 99, this release reads 2 to 4"),
     ):
         with pytest.raises(CepError, match=message):
             header_from_bytes(broken, MINE)

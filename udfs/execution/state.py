@@ -29,6 +29,9 @@ _MAGIC: Final = b"SCES"
 # refuses it, and continues any other.
 _VERSION: Final = 2
 _WAITING_VERSION: Final = 3
+# The same for one in which rows are delayed.
+_DELAYED_VERSION: Final = 4
+_VERSIONS: Final = (_VERSION, _WAITING_VERSION, _DELAYED_VERSION)
 _PREFIX: Final = struct.Struct("<4sHI")  # magic, version, length of the JSON that follows
 _RESTART_HINT: Final = "or start from a new checkpoint location"
 
@@ -49,7 +52,7 @@ class StateHeader:
     rows, as [number, rows, flags of all its rows or -1]. `number`: of the next match. `kept`,
     `groups`: the stored partial matches and their groups. `learnt`: what plans are
     made from. `waiting`: matches that wait for the watermark, as `kept`; None where they are found
-    when it has passed them."""
+    when it has passed them. `delayed`: how many rows are delayed for their remote values."""
 
     identity: StateIdentity
     horizon: int | None = None
@@ -62,6 +65,7 @@ class StateHeader:
     groups: list[list[Any]] = field(default_factory=list)
     learnt: dict[str, Any] = field(default_factory=dict)
     waiting: list[dict[str, Any]] | None = None
+    delayed: int = 0
 
 
 def make_identity(fingerprint: str, schema: pa.Schema, buckets: int) -> StateIdentity:
@@ -91,6 +95,9 @@ def header_to_bytes(header: StateHeader) -> bytes:
     if header.waiting is not None:
         body["waiting"] = header.waiting
         version = _WAITING_VERSION
+    if header.delayed:
+        body["delayed"] = header.delayed
+        version = _DELAYED_VERSION
     text = json.dumps(body).encode()
     return _PREFIX.pack(_MAGIC, version, len(text)) + text
 
@@ -105,10 +112,10 @@ def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
     magic, version, length = _PREFIX.unpack_from(data)
     if magic != _MAGIC or len(data) != _PREFIX.size + length:
         raise CepError("the state in the checkpoint is not spark-cep's", hint=_RESTART_HINT[3:])
-    if version not in {_VERSION, _WAITING_VERSION}:
+    if version not in _VERSIONS:
+        known = f"{_VERSION} to {_DELAYED_VERSION}"
         raise CepError(
-            f"the state in the checkpoint has format {version}, this release reads {_VERSION} and "
-            f"{_WAITING_VERSION}",
+            f"the state in the checkpoint has format {version}, this release reads {known}",
             hint=f"continue with the release that wrote it, {_RESTART_HINT}",
         )
     body = json.loads(data[_PREFIX.size :])
@@ -132,6 +139,7 @@ def header_from_bytes(data: bytes, mine: StateIdentity) -> StateHeader:
         groups=body["groups"],
         learnt=body["learnt"],
         waiting=body.get("waiting"),
+        delayed=body.get("delayed", 0),
     )
 
 

@@ -130,6 +130,12 @@ class Lookup:
         elements = self._of(ids)
         return np.asarray(self._states.state.all[elements] == PRESENT)
 
+    def is_open(self, ids: Array) -> Array:
+        """Flags of the ids that have neither a value nor a failure."""
+        self._take()
+        elements = self._of(ids)
+        return np.asarray(self._states.state.all[elements] < FAILED)
+
     def ask(self, ids: Array, *, ahead: bool = False) -> None:
         """Starts fetching absent keys. `ahead`: they are not needed yet. Never raises."""
         if ahead and (not self.remote.prefetches or self._fetcher.broken):
