@@ -108,11 +108,14 @@ def test_a_prefetch_that_becomes_urgent_in_a_shared_call_is_repeated() -> None:
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_every_batch_of_a_shared_call_ends_once(ahead: bool) -> None:
-    desk = Desk(retries=0)
+    desk = Desk()
     for number in range(4):
         desk.add(number, number, ahead=ahead)
     assert desk.keys() == [0, 1, 2, 3]
     desk.fail()
+    for number in range(4 * (not ahead)):
+        assert desk.keys(9.0) == [number]
+        desk.fail(now=9.0)
     assert sorted(each.batch.number for each in desk.ended) == [0, 1, 2, 3]
     assert desk.scheduler.is_idle
 
@@ -150,3 +153,25 @@ def test_a_shared_call_brings_values_to_keys_that_were_renumbered_meanwhile() ->
         assert lookup.arrow(ids).to_pylist() == [10 * key]
     assert calls == [[200_001], [200_002, 200_003]]
     lookup.close()
+
+
+def test_without_retries_each_batch_has_a_call_of_its_own() -> None:
+    desk = Desk(retries=0)
+    for number in range(2):
+        desk.add(number, number)
+    assert desk.keys() == [0]
+
+
+def test_a_final_error_of_a_shared_call_ends_only_its_own_batch() -> None:
+    desk = Desk()
+    for number in range(2):
+        desk.add(number, number)
+    assert desk.keys() == [0, 1]
+    final = FetchFailure("no such table", is_final=True)
+    desk.fail(final)
+    assert not desk.ended
+    assert desk.keys(2.0) == [0]
+    desk.fail(final, now=2.0)
+    assert desk.keys(2.0) == [1]
+    desk.answer(2.0)
+    assert [each.failure is not None for each in desk.ended] == [True, False]

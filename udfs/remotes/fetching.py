@@ -247,7 +247,7 @@ class FetchScheduler:
     def _fail(self, call: SourceCall, why: FetchFailure, now: float) -> None:
         if self._running.pop(call.number, None) is None:
             return
-        if why.is_final:
+        if why.is_final and not call.batch.merged:
             call.batch.attempts += 1
             self.circuit.succeeded()  # the source is reachable
             self._give_up(call.batch, why, now)
@@ -338,10 +338,11 @@ class FetchScheduler:
 
     def _fill(self, batch: KeyBatch) -> KeyBatch:
         """The batch with those behind it, as far as they fit into one call. They have waited for a
-        call to end, and each in a call of its own would wait for another one."""
+        call to end, and each in a call of its own would wait for another one. Not without retries,
+        where a key that fails would end the others of its call."""
         waiting, parts, size = self._waiting, [batch], len(batch.keys)
         queue = waiting.ahead if batch.ahead else waiting.needs
-        while queue and not batch.attempts:
+        while queue and not batch.attempts and self._fetch_policy.retries:
             following = queue[0]
             if following.ahead == batch.ahead and following.number in waiting.by_number:
                 size += len(following.keys)
