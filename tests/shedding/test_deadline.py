@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -26,6 +27,8 @@ from spark_cep.udfs.events.deadline import (
     DeadlinePassed,
 )
 from spark_cep.udfs.events.engine import EventState, advance_events
+from spark_cep.udfs.events.partials import Partials
+from spark_cep.udfs.events.walk import WalkTask
 from spark_cep.udfs.execution.job import TriggerInput, to_blob
 from spark_cep.udfs.execution.shedding import (
     StageBound,
@@ -275,6 +278,19 @@ class SetClock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_a_walk_may_start_from_no_row() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    task = WalkTask(Partials({0: none}, none, none), frozenset({0}))
+
+    def run(starts: Iterator[WalkTask]) -> Iterator[Partials]:
+        return (each.partials for each in starts)
+
+    deadline = Deadline(1e9, Ticks())
+    given = list(deadline.walk(iter([task]), run, lambda: 0))
+    assert [len(each) for each in given] == [0]
+    assert (deadline.is_cut, deadline.begun, deadline.left) == (False, 0, 0)
 
 
 def test_blocks_become_as_small_as_slow_conditions_need() -> None:

@@ -194,7 +194,7 @@ class _StartBlocks:
             seconds, left = max(now() - began, 1e-9), self._deadline.seconds_left()
             fits = max(START_SECONDS, START_SHARE * left) / seconds
             self._size = max(int(self._size * min(max(fits, 1 / GROWTH), GROWTH)), 1)
-            expected = seconds * (end - stop) / (stop - begin)
+            expected = seconds * (end - stop) / max(stop - begin, 1)
             if stop < end and expected > NEAR_SHARE * left and not is_split:
                 sections.extend(_split(stop, end))
                 is_split = True
