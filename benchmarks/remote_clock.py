@@ -1,9 +1,9 @@
 """A virtual clock for the library's own engine: what it does takes set times, calls take theirs.
 
 The engine, its lookups and the scheduler of calls are those that workers run. Only three things
-differ: time is a number; the meter and the lookup, while they count, spend what the work counted
-takes; and calls end when the number says so, without threads. So figures are the same on every
-machine and in every run.
+differ: time is a number, also where the engine decides by it; the meter and the lookup, while they
+count, spend what the work counted takes; and calls end when the number says so, without threads. So
+figures are the same on every machine and in every run.
 
 Always holds: calls end, and the next ones begin, at their own times, also while the engine works.
 """
@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.events import engine
+from spark_cep.udfs.events import engine, postponed
 from spark_cep.udfs.events.metrics import Meter
 from spark_cep.udfs.remotes.fetching import (
     FetchResult,
@@ -66,13 +66,20 @@ class VirtualClock:
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        """Within, advances of the engine take their time on this clock."""
+        """Within, advances of the engine take their time on this clock, and what they decide by
+        time is decided by it."""
 
         def timed(*arguments: Any, **named: Any) -> TimedMeter:
             self.spend(ADVANCE)
             return TimedMeter(self, *arguments, **named)
 
-        with mock.patch.object(engine, "Meter", timed):
+        def now() -> float:
+            return self.now
+
+        with (
+            mock.patch.object(engine, "Meter", timed),
+            mock.patch.object(postponed, "perf_counter", now),
+        ):
             yield
 
 
@@ -82,22 +89,32 @@ class TimedMeter(Meter):
     def __init__(self, time: VirtualClock, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._time = time
+        self._made = 0
 
     def count_pairs(self, earliest: Array, pick: Array) -> None:
         self._time.spend(STEP + PAIR * len(pick))
         super().count_pairs(earliest, pick)
 
     def count_partials(self, earliest: Array) -> None:
-        self._time.spend(STEP + PARTIAL * len(earliest))
         super().count_partials(earliest)
+        self._spend_made(STEP if len(earliest) else 0.0)
 
-    def count_untested(self, earliest: Array) -> bool:
-        self._time.spend(STEP + PARTIAL * len(earliest))
-        return super().count_untested(earliest)
+    def charge_later(self, earliest: Array, find: Callable[[], Array]) -> None:
+        super().charge_later(earliest, find)
+        self._spend_made(STEP if len(earliest) else 0.0)
 
     def count_results(self, condition: Condition, held: Array) -> None:
-        self._time.spend(CALL + TEST * len(held))
+        self._spend_made(CALL + TEST * len(held))
         super().count_results(condition, held)
+
+    def close(self) -> None:
+        self._spend_made(0.0)
+        super().close()
+
+    def _spend_made(self, more: float) -> None:
+        """The time of the partial matches since the last call, and more."""
+        made, self._made = self.metrics.partial_matches - self._made, self.metrics.partial_matches
+        self._time.spend(PARTIAL * made + more)
 
 
 class TimedLookup(Lookup):

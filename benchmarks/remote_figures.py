@@ -56,7 +56,7 @@ class Cell:
     @property
     def name(self) -> str:
         selection = "greedy" if self.greedy else "non-greedy"
-        return f"{self.query}, {self.dataset}, {selection}, {self.policy}"
+        return ", ".join(filter(None, (self.query, self.dataset, selection, self.policy)))
 
     @property
     def hybrid(self) -> Result:

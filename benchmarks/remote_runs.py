@@ -188,9 +188,10 @@ class Run:
         for found in engine.matches(step):
             self._note(found, times[step.events.permutation])
         state = step.state
-        self.lookup.end()
         if state.events is not None:
             prefetch_candidates(self._program, state.events, (self.lookup,))
+        # Of what is fetched between triggers, only calls that have begun go on.
+        self.lookup.end()
         return state
 
     def _note(self, found: MatchSet, event: np.ndarray) -> None:

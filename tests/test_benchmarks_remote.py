@@ -267,7 +267,9 @@ def test_a_comparison_has_a_cell_for_each_policy() -> None:
 def test_the_experiment_runs_and_draws(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(eires, "QUICK", 300)
+    monkeypatch.setattr(eires, "QUICK", 200)
+    for name in ("NOISE", "CACHES", "DELAYS", "WEIGHTS", "CLASSES"):
+        monkeypatch.setattr(eires, name, getattr(eires, name)[:2])
     told = ["eires", "--quick", "--figures", str(tmp_path), "--json", str(tmp_path / "all.json")]
     monkeypatch.setattr("sys.argv", told)
     eires.main()
