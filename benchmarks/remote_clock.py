@@ -1,9 +1,9 @@
 """A virtual clock for the library's own engine: what it does takes set times, calls take theirs.
 
 The engine, its lookups and the scheduler of calls are those that workers run. Only three things
-differ: time is a number, also where the engine decides by it; the meter and the lookup, while they
-count, spend what the work counted takes; and calls end when the number says so, without threads. So
-figures are the same on every machine and in every run.
+differ: time is a number; the meter and the lookup, while they count, spend what the work counted
+takes; and calls end when the number says so, without threads. So figures are the same on every
+machine and in every run.
 
 Always holds: calls end, and the next ones begin, at their own times, also while the engine works.
 """
@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from spark_cep.udfs.events import engine, postponed
+from spark_cep.udfs.events import engine
 from spark_cep.udfs.events.metrics import Meter
 from spark_cep.udfs.remotes.fetching import (
     FetchResult,
@@ -66,20 +66,13 @@ class VirtualClock:
 
     @contextmanager
     def timing(self) -> Iterator[None]:
-        """Within, advances of the engine take their time on this clock, and what they decide by
-        time is decided by it."""
+        """Within, advances of the engine take their time on this clock."""
 
         def timed(*arguments: Any, **named: Any) -> TimedMeter:
             self.spend(ADVANCE)
             return TimedMeter(self, *arguments, **named)
 
-        def now() -> float:
-            return self.now
-
-        with (
-            mock.patch.object(engine, "Meter", timed),
-            mock.patch.object(postponed, "perf_counter", now),
-        ):
+        with mock.patch.object(engine, "Meter", timed):
             yield
 
 
