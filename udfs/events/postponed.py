@@ -435,8 +435,10 @@ class PostponedTasks:
     ) -> WalkTask:
         """Fetches ahead what the partials are likely to need, as far as others of their state have
         shown it. The first group of the task; the others come after it."""
-        size = self._groups.get(task.bound, FIRST_GROUP)
         partials = task.partials
+        size = self._groups.get(task.bound, FIRST_GROUP)
+        if self._knows_needs(task, conditions):
+            size = len(partials)
         if len(partials) > size:
             self._groups[task.bound] = size * GROUP_GROWTH
             pending.append(iter([replace(task, partials=partials.take(slice(size, None)))]))
@@ -451,6 +453,17 @@ class PostponedTasks:
                     self._ask_ahead(remote, distinct)
                 history.offer(state, distinct)
         return task
+
+    def _knows_needs(self, task: WalkTask, conditions: Sequence[Condition]) -> bool:
+        """Whether it is known for all conditions how many keys of this state are needed."""
+        return all(
+            need_history(self._lookups[remote]).share(
+                (self._walk.branch, task.bound, condition.text)
+            )
+            is not None
+            for condition in conditions
+            for remote in remote_sources_of(condition.expression)
+        )
 
     def prefetch_block(self, step: Step, candidates: StepCandidates, done: int) -> None:
         """Fetches ahead what the pairs after the first `done`, one block, are likely to read.
