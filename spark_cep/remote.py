@@ -264,8 +264,8 @@ class Remote:
             hash: the name of one hash that holds all values; `key` is then the template of a
                 field.
             password: the password, if the URL has none.
-            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl,
-                prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
+            strategy, cache, timeout, retries, batch_size, max_in_flight: as in `Remote.fetch`.
+            on_error, ttl, prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
 
         Raises:
             PatternError: if an argument is wrong or the extra is not installed.
@@ -331,8 +331,8 @@ class Remote:
             query: a SELECT with `IN :keys`. Its first columns are the key, the others the value.
             many: all rows of a key, as an array. Without it, a second row for a key is an error.
             password: the password, if the URL has none.
-            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl,
-                prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
+            strategy, cache, timeout, retries, batch_size, max_in_flight: as in `Remote.fetch`.
+            on_error, ttl, prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
 
         Raises:
             PatternError: if an argument is wrong or the extra is not installed.
@@ -410,8 +410,8 @@ class Remote:
                 environment variable of the workers, and a function is called there.
             concurrency: for a GET, how many requests a worker process makes at the same time.
             max_bytes: a larger answer is an error.
-            strategy, cache, timeout, retries, batch_size, max_in_flight, on_error, ttl,
-                prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
+            strategy, cache, timeout, retries, batch_size, max_in_flight: as in `Remote.fetch`.
+            on_error, ttl, prefetch_budget, max_wait, show_errors: as in `Remote.fetch`.
 
         Raises:
             PatternError: if an argument is wrong or the extra is not installed.
